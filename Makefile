@@ -1,0 +1,109 @@
+# Holdfast: what can be made. `make` alone lists it.
+#
+# Every target runs from a clean clone; nothing is written outside the clone
+# but Go's caches and the tools' (scripts/tool.sh). CI runs .ci/run, which is
+# verify, test, test-cluster and test-faults.
+
+SHELL       := /usr/bin/env bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+# Arguments for `make dev`, as in: make dev ARGS='--addr 127.0.0.1:8080'
+ARGS ?=
+# How long each fuzz target runs, and which: make fuzz FUZZTIME=5m FUZZ=Envelope
+FUZZTIME ?= 10s
+FUZZ     ?= .
+# Narrow a test run: make test PKG=./services/session/... RUN=TestDecide
+PKG ?= work
+RUN ?=
+# The program that measures, and its arguments.
+BENCH      ?= ./services/e2e/bench
+BENCH_ARGS ?=
+# The version that the binaries print.
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+
+# A test that waits for something that never comes prints its goroutines after
+# this long, well before whoever started the run gives up.
+TEST_TIMEOUT ?= 8m
+# The kills restart whole programs again and again.
+FAULT_TIMEOUT ?= 20m
+
+CLUSTER_PKG := ./events/eventlog/...
+FAULT_PKG   := ./services/e2e/faults/...
+
+##@ Run
+
+.PHONY: help
+help: ## List what can be made
+	@awk 'BEGIN { FS = ":.*## " } \
+		/^##@/ { printf "\n%s\n", substr($$0, 5); next } \
+		/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@printf '\nVariables: ARGS (dev), PKG and RUN (test), FUZZ and FUZZTIME (fuzz), BENCH_ARGS (bench)\n'
+
+.PHONY: dev
+dev: ## Start everything in one process on this machine
+	@scripts/prereq.sh linux go cc postgres
+	@exec go run ./services/holdfast dev $(ARGS)
+
+.PHONY: build
+build: ## Build bin/holdfast and bin/sandboxd
+	@scripts/prereq.sh go
+	CGO_ENABLED=0 go build -trimpath -ldflags '-X main.version=$(VERSION)' -o bin/ ./services/holdfast ./services/sandboxd
+
+##@ Test
+
+.PHONY: test
+test: ## Run every test of every module with the race detector
+	@scripts/prereq.sh linux go cc postgres
+	go test -race -timeout $(TEST_TIMEOUT) $(if $(RUN),-run '$(RUN)') $(PKG)
+
+.PHONY: test-cluster
+test-cluster: ## Run the log's suite on three clustered NATS servers
+	@scripts/prereq.sh linux go cc
+	HOLDFAST_TEST_CLUSTER=1 go test -race -count=1 -timeout $(TEST_TIMEOUT) -tags cluster $(CLUSTER_PKG)
+
+.PHONY: test-faults
+test-faults: ## Kill the built binary at every failpoint and look at what is left
+	@scripts/prereq.sh linux go cc postgres
+	go test -race -count=1 -timeout $(FAULT_TIMEOUT) -tags failpoint $(FAULT_PKG)
+
+.PHONY: fuzz
+fuzz: ## Run each fuzz target for FUZZTIME (10s)
+	@scripts/prereq.sh go
+	scripts/fuzz.sh $(FUZZTIME) '$(FUZZ)'
+
+.PHONY: bench
+bench: ## Measure, each figure beside its baseline (docs/benchmarks.md)
+	@scripts/prereq.sh linux go postgres
+	go run $(BENCH) $(BENCH_ARGS)
+
+##@ Change
+
+.PHONY: generate
+generate: ## Write again what comes from the API's specs and the SQL
+	@scripts/prereq.sh go
+	scripts/generate.sh
+
+.PHONY: fmt
+fmt: ## Format every Go file
+	@scripts/prereq.sh go
+	scripts/gofiles.sh | xargs -0 scripts/tool.sh gofumpt -w
+
+.PHONY: tidy
+tidy: ## Tidy every module's go.mod
+	@scripts/prereq.sh go
+	scripts/each-module.sh go mod tidy
+
+.PHONY: lint
+lint: ## Run golangci-lint alone
+	@scripts/prereq.sh go
+	scripts/verify.sh lint
+
+.PHONY: verify
+verify: ## Check all that CI checks besides the tests
+	@scripts/prereq.sh go git
+	scripts/verify.sh
+
+.PHONY: clean
+clean: ## Remove what make build made
+	rm -rf bin

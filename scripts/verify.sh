@@ -1,0 +1,123 @@
+#!/usr/bin/env bash
+# Everything that CI checks besides the tests: each check goes to its end, so
+# that one run tells all that is wrong.
+#
+#   scripts/verify.sh [CHECK...]      all of them, or those named
+set -euo pipefail
+
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+readonly checks=(scripts generate format tidy vet standalone exhaustive tree lint)
+
+# The build tags that hide code from an ordinary build. It is vetted too.
+readonly tags=failpoint,cluster
+
+# fingerprint prints a hash of each file that git knows or would add, so that a
+# check that writes into the tree can be judged in a tree with uncommitted work.
+fingerprint() {
+	git ls-files -z --cached --others --exclude-standard | sort -z |
+		while IFS= read -r -d '' file; do [[ ! -f $file ]] || printf '%s\0' "$file"; done |
+		xargs -0 sha256sum
+}
+
+check_scripts() { # Every script parses; shellcheck looks closer where there is one.
+	local script status=0
+	local -a scripts
+	mapfile -t scripts < <(git ls-files --cached --others --exclude-standard -- 'scripts/*.sh' .ci/run)
+	for script in "${scripts[@]}"; do
+		bash -n "$script" || status=1
+		[[ -x $script ]] || { echo "$script: not executable: chmod +x it" && status=1; }
+	done
+	if command -v shellcheck >/dev/null; then
+		shellcheck "${scripts[@]}" || status=1
+	fi
+	return $status
+}
+
+check_generate() { # What is generated is what the sources generate.
+	local before after
+	before=$(mktemp)
+	after=$(mktemp)
+	fingerprint >"$before"
+	scripts/generate.sh || return 1
+	fingerprint >"$after"
+	if ! diff "$before" "$after"; then
+		echo "these files were not what make generate writes: commit what it wrote"
+		rm -f "$before" "$after"
+		return 1
+	fi
+	rm -f "$before" "$after"
+}
+
+check_format() { # gofumpt has nothing to change.
+	local bad
+	bad=$(scripts/gofiles.sh | xargs -0 scripts/tool.sh gofumpt -l)
+	[[ -z $bad ]] || {
+		echo "$bad"
+		echo "not formatted: make fmt"
+		return 1
+	}
+}
+
+check_tidy() { # go.mod and go.sum of each module say what it needs, no more.
+	scripts/each-module.sh go mod tidy -diff || {
+		echo "not tidy: make tidy"
+		return 1
+	}
+}
+
+check_vet() { # The workspace compiles and vets, with what build tags hide, too.
+	go vet work && go vet -tags "$tags" work
+}
+
+check_standalone() { # So does each module as others get it, without the workspace.
+	scripts/each-module.sh go vet ./...
+}
+
+check_exhaustive() { # A switch over sealed events or commands names every case.
+	scripts/tool.sh go-check-sumtype -default-signifies-exhaustive=false work
+}
+
+check_tree() { # Imports, names, documentation, sizes: the house rules as tests.
+	go test ./services/internal/archtest/...
+}
+
+check_lint() { # golangci-lint, as .golangci.yaml sets it up.
+	local -a dirs
+	mapfile -t dirs < <(go work edit -json | sed -n 's/.*"DiskPath": "\(.*\)".*/\1\/.../p')
+	scripts/tool.sh golangci-lint run "${dirs[@]}" &&
+		scripts/tool.sh golangci-lint run --build-tags "$tags" ./services/e2e/...
+}
+
+wanted=("$@")
+((${#wanted[@]})) || wanted=("${checks[@]}")
+
+failed=()
+for check in "${wanted[@]}"; do
+	if ! declare -F "check_$check" >/dev/null; then
+		echo "verify.sh: no check $check; there are: ${checks[*]}" >&2
+		exit 2
+	fi
+	echo "== $check"
+	SECONDS=0
+	# In a shell of its own with -e, which a function called from `if` loses.
+	set +e
+	(
+		set -e
+		"check_$check"
+	)
+	status=$?
+	set -e
+	if ((status == 0)); then
+		echo "ok   $check (${SECONDS}s)"
+	else
+		echo "FAIL $check (${SECONDS}s)"
+		failed+=("$check")
+	fi
+done
+
+if ((${#failed[@]})); then
+	echo "verify: failed: ${failed[*]}; one alone: scripts/verify.sh ${failed[0]}" >&2
+	exit 1
+fi
+echo "verify: all of it is fine: ${wanted[*]}"
