@@ -1,0 +1,231 @@
+package eventlog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	lru "github.com/hashicorp/golang-lru/v2"
+
+	"github.com/holdfast-io/holdfast/events"
+)
+
+// Aggregate is a fold: a State that messages are applied to in order. After an
+// error it is of no use any more.
+type Aggregate interface {
+	Apply(events.Message) error
+}
+
+// Copy is a source of a subject's messages that is faster than walking the log:
+// the Postgres copy. It may lag or be down; what it gives is checked against the
+// log's own chain. Envelopes come in order from the subject's first.
+type Copy interface {
+	Envelopes(ctx context.Context, epoch, subject string) ([]events.Message, error)
+}
+
+// Config of a Store.
+type Config[A Aggregate] struct {
+	Log Log
+	// New gives the fold's start.
+	New func() A
+	// Service is who appends; "" for a store that only reads.
+	Service events.Service
+	// Copy may be nil.
+	Copy Copy
+	// CacheSize is how many aggregates stay in memory; 0 means 4096.
+	CacheSize int
+	// Now is the clock that decisions get; nil means time.Now.
+	Now func() time.Time
+	// Epoch is passed to Copy: a copy of another epoch is of no use.
+	Epoch string
+}
+
+// Store loads aggregates and runs commands on them, one at a time for each
+// subject.
+type Store[A Aggregate] struct {
+	cfg   Config[A]
+	locks keyLocks
+	cache *lru.Cache[string, *entry[A]]
+}
+
+// Snapshot is an aggregate as of a sequence. State is shared with the cache: only
+// read it, and only inside the function it was handed to.
+type Snapshot[A Aggregate] struct {
+	State  A
+	Seq, N uint64
+}
+
+// Exists says whether the subject has any message.
+func (s Snapshot[A]) Exists() bool { return s.N > 0 }
+
+// entry is a cached aggregate with its chain.
+type entry[A Aggregate] struct {
+	state    A
+	seq, n   uint64
+	commands map[string]ref
+}
+
+// ref is where a command's envelope stands.
+type ref struct{ n, seq uint64 }
+
+// NewStore makes a Store.
+func NewStore[A Aggregate](cfg Config[A]) *Store[A] {
+	if cfg.CacheSize == 0 {
+		cfg.CacheSize = 4096
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	cache, err := lru.New[string, *entry[A]](cfg.CacheSize)
+	if err != nil {
+		panic(err) // a negative size: a programming error
+	}
+	return &Store[A]{cfg: cfg, cache: cache}
+}
+
+// Command says who wants something done, under which id.
+type Command struct {
+	// ID is the command's; the same id is done at most once on a subject.
+	ID    string
+	Actor events.Actor
+	Cause string
+	Trace string
+}
+
+// Result is the answer to a command.
+type Result struct {
+	// N and Seq are the version of the command's last event and the sequence of
+	// its message; of the state that was read where nothing was appended.
+	N, Seq uint64
+	// Records are the command's events as stored; none where nothing was to do.
+	Records []events.Record
+	// Repeated says that the command had been done before this call.
+	Repeated bool
+}
+
+// Decide is a pure decider with its command bound: what to append, nothing for
+// "already so", or a refusal.
+type Decide[A Aggregate] func(state A, now time.Time) ([]events.Record, error)
+
+// Execute runs one command: load, decide, append, and again on conflict. A
+// refusal by decide comes back as its own error, after a leader read has
+// confirmed the state it was decided on. Errors besides: *OutcomeUnknownError,
+// *ChainError, those of the fold, of ctx and of the log.
+func (s *Store[A]) Execute(ctx context.Context, subject string, cmd Command, decide Decide[A]) (Result, error) {
+	unlock, err := s.locks.lock(ctx, subject)
+	if err != nil {
+		return Result{}, err
+	}
+	defer unlock()
+
+	e, cached := s.cache.Get(subject)
+	fresh := false // whether e is confirmed by a leader read
+	tried := false // whether this call has sent an append
+	for attempt := 0; ; attempt++ {
+		if !cached || attempt > 0 {
+			if e, err = s.refresh(ctx, subject, e); err != nil {
+				return Result{}, s.unknownIfTried(tried, subject, cmd, err)
+			}
+			cached, fresh = true, true
+		}
+		if done, ok := e.commands[cmd.ID]; ok {
+			return s.repeated(ctx, subject, done, !tried)
+		}
+		now := s.cfg.Now().UTC()
+		records, refusal := decide(e.state, now)
+		if refusal != nil || len(records) == 0 {
+			if !fresh {
+				continue // confirm by a leader read, then decide again
+			}
+			return Result{N: e.n, Seq: e.seq}, refusal
+		}
+		res, err := s.append(ctx, subject, e, cmd, records, now)
+		var conflict *ConflictError
+		if errors.As(err, &conflict) {
+			tried = true
+			if err := pause(ctx, attempt); err != nil {
+				return Result{}, s.unknownIfTried(tried, subject, cmd, err)
+			}
+			continue
+		}
+		if err != nil {
+			s.cache.Remove(subject)
+			return Result{}, err
+		}
+		return res, nil
+	}
+}
+
+// unknownIfTried keeps a failure after an attempt from looking like a refusal:
+// the attempt may have been what the conflict met.
+func (s *Store[A]) unknownIfTried(tried bool, subject string, cmd Command, err error) error {
+	if !tried {
+		return err
+	}
+	return &OutcomeUnknownError{Subject: subject, Command: cmd.ID, Err: err}
+}
+
+func (s *Store[A]) append(
+	ctx context.Context, subject string, e *entry[A], cmd Command, records []events.Record, now time.Time,
+) (Result, error) {
+	env := events.Envelope{
+		Command: cmd.ID, Actor: cmd.Actor, Service: s.cfg.Service, Cause: cmd.Cause, Trace: cmd.Trace,
+		N: e.n + 1, Prev: e.seq, Time: now, Events: records,
+	}
+	seq, err := s.cfg.Log.Append(ctx, subject, env)
+	if err != nil {
+		return Result{}, err
+	}
+	m := events.Message{Subject: subject, Seq: seq, Envelope: env}
+	if err := e.apply(m); err != nil {
+		s.cache.Remove(subject)
+		return Result{}, fmt.Errorf("%s: decided what its own fold refuses: %w", subject, err)
+	}
+	s.cache.Add(subject, e)
+	return Result{N: env.LastN(), Seq: seq, Records: records}, nil
+}
+
+// repeated answers a command that is in the log already. The command's envelope
+// is at a sequence that only the stream's leader can have given, so no further
+// confirmation is needed: what is stored stays stored.
+func (s *Store[A]) repeated(ctx context.Context, subject string, done ref, repeated bool) (Result, error) {
+	m, err := s.cfg.Log.Get(ctx, done.seq)
+	if err != nil {
+		s.cache.Remove(subject)
+		return Result{}, fmt.Errorf("read what command did at %d: %w", done.seq, err)
+	}
+	return Result{N: m.Envelope.LastN(), Seq: m.Seq, Records: m.Envelope.Events, Repeated: repeated}, nil
+}
+
+// Read hands the aggregate, confirmed by a leader read, to view.
+func (s *Store[A]) Read(ctx context.Context, subject string, view func(Snapshot[A]) error) error {
+	unlock, err := s.locks.lock(ctx, subject)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	e, _ := s.cache.Get(subject)
+	if e, err = s.refresh(ctx, subject, e); err != nil {
+		return err
+	}
+	return view(Snapshot[A]{State: e.state, Seq: e.seq, N: e.n})
+}
+
+// Forget drops what is cached of a subject.
+func (s *Store[A]) Forget(subject string) { s.cache.Remove(subject) }
+
+// pause backs off a little on conflict, with jitter; contention is only between
+// processes and small.
+func pause(ctx context.Context, attempt int) error {
+	d := time.Duration(1+rand.IntN(4)) * time.Millisecond << min(attempt, 6) //nolint:gosec // jitter
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

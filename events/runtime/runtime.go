@@ -1,0 +1,118 @@
+// Package runtime holds the events of a runtime: a named recipe in immutable
+// revisions. An apply makes a revision, whose number is the n of its
+// runtime.applied; sessions pin the one they were created with. The workload
+// service alone appends here.
+package runtime
+
+import (
+	"github.com/holdfast-io/holdfast/events"
+	"github.com/holdfast-io/holdfast/events/revisions"
+)
+
+// Types of event on ev.<tenant>.runtime.<name>.
+const (
+	TypeApplied = "runtime.applied"
+	TypeRemoved = "runtime.removed"
+)
+
+// Kind says what a runtime's sandboxes are for.
+type Kind string
+
+// The kinds of runtime.
+const (
+	KindAgent           Kind = "agent"
+	KindCodeInterpreter Kind = "code-interpreter"
+)
+
+// Spec is a runtime as applied. JSON and YAML use the same names.
+type Spec struct {
+	Name        string       `json:"name"`
+	Kind        Kind         `json:"kind"`
+	Adapter     Adapter      `json:"adapter"`
+	Sandbox     Sandbox      `json:"sandbox"`
+	Workspace   *Workspace   `json:"workspace,omitempty"`
+	Entrypoints []Entrypoint `json:"entrypoints,omitempty"`
+	WarmPool    WarmPool     `json:"warmPool"`
+	Timeouts    Timeouts     `json:"timeouts"`
+	// OnIdle is "suspend" or "end", OnLoss "restart" or "end".
+	OnIdle string `json:"onIdle"`
+	OnLoss string `json:"onLoss"`
+	// Stateless lets a session suspend without a workspace.
+	Stateless bool   `json:"stateless,omitempty"`
+	Policy    string `json:"policy"`
+	// Redact lists JSON pointers into a call's arguments that views mask.
+	Redact []string `json:"redact,omitempty"`
+}
+
+// Adapter says how the runner talks to the agent.
+type Adapter struct {
+	// Protocol is "agui" or "none".
+	Protocol string `json:"protocol"`
+	// Entrypoint names the entrypoint that takes runs.
+	Entrypoint string `json:"entrypoint,omitempty"`
+	// RunPath is where it takes them; "/" where empty.
+	RunPath string `json:"runPath,omitempty"`
+	// Resume is "rerun": a continuation is a new run with the same thread.
+	Resume string `json:"resume,omitempty"`
+}
+
+// Sandbox is what is started.
+type Sandbox struct {
+	Image            string    `json:"image,omitempty"`
+	Command          []string  `json:"command,omitempty"`
+	Env              []EnvVar  `json:"env,omitempty"`
+	RuntimeClassName string    `json:"runtimeClassName,omitempty"`
+	Resources        Resources `json:"resources"`
+}
+
+// EnvVar is one variable of every sandbox of the runtime; never per session.
+type EnvVar struct {
+	Name  string `json:"name"`
+	Value string `json:"value"`
+}
+
+// Resources bounds a sandbox. Quantities are Kubernetes' ("500m", "1Gi").
+type Resources struct {
+	Limits map[string]string `json:"limits,omitempty"`
+}
+
+// Workspace is the volume that survives suspend and resume.
+type Workspace struct {
+	Path string `json:"path"`
+	Size string `json:"size,omitempty"`
+}
+
+// Entrypoint is a port that the agent serves.
+type Entrypoint struct {
+	Name       string `json:"name"`
+	PathPrefix string `json:"pathPrefix,omitempty"`
+	Port       int    `json:"port"`
+	Protocol   string `json:"protocol,omitempty"`
+	// Ready is the path whose 2xx means that the entrypoint answers.
+	Ready string `json:"ready,omitempty"`
+}
+
+// WarmPool is how many unbound sandboxes wait.
+type WarmPool struct {
+	Size int `json:"size"`
+}
+
+// Timeouts bound a session's life.
+type Timeouts struct {
+	Claim               events.Duration `json:"claim"`
+	Idle                events.Duration `json:"idle"`
+	Max                 events.Duration `json:"max"`
+	SuspendWhileWaiting events.Duration `json:"suspendWhileWaiting"`
+	DrainGrace          events.Duration `json:"drainGrace"`
+}
+
+// State is the fold, Revision one applied spec.
+type (
+	State    = revisions.State[Spec]
+	Revision = revisions.Revision[Spec]
+)
+
+// New gives an empty State.
+func New() *State {
+	return revisions.New[Spec](revisions.Types{Applied: TypeApplied, Removed: TypeRemoved, Owner: events.ServiceWorkload})
+}

@@ -1,0 +1,200 @@
+package session
+
+import (
+	"fmt"
+	"maps"
+	"time"
+
+	"github.com/holdfast-io/holdfast/events"
+)
+
+// ErrNotASession is returned by Apply for a message of another kind of subject.
+var ErrNotASession = fmt.Errorf("not a session's subject")
+
+// Apply folds one message in. On an error the State is of no use any more: drop
+// it. Errors are those of [Decode] and ErrNotASession.
+func (s *State) Apply(m events.Message) error {
+	if s.ID == "" {
+		a, ok := events.ParseSubject(m.Subject)
+		if !ok || a.Aggregate != events.AggregateSession {
+			return fmt.Errorf("%w: %q", ErrNotASession, m.Subject)
+		}
+		s.Tenant, s.ID = a.Tenant, a.Key
+	}
+	for i, r := range m.Envelope.Events {
+		p, err := Decode(r, m.Envelope.Service)
+		if err != nil {
+			return err
+		}
+		s.Evolve(m.MetaAt(i), p)
+	}
+	return nil
+}
+
+// Evolve folds one event in.
+func (s *State) Evolve(meta events.Meta, p Payload) {
+	s.N, s.Seq, s.UpdatedAt = meta.N, meta.Seq, meta.Time
+	switch p := p.(type) {
+	case Created, MessageReceived, ActivityNoted, SuspendRequested, ResumeRequested,
+		Extended, Expired, Terminated, EndRequested, Ended:
+		s.evolveLife(meta, p)
+	case ClaimRequested, Claimed, Ready, Suspended, Resumed, Lost, Failed, Released:
+		s.evolveWorkload(meta, p)
+	case RunStarted, RunTakenOver, RunMessageRecorded, RunCancelRequested, RunInterrupted, RunFinished, RunFailed:
+		s.evolveRun(meta, p)
+	default:
+		s.evolveCall(meta, p)
+	}
+}
+
+func (s *State) evolveLife(meta events.Meta, p Payload) {
+	switch p := p.(type) {
+	case Created:
+		s.CreatedAt, s.CreatedBy, s.LastActivity = meta.Time, meta.Actor, meta.Time
+		s.Owner, s.Runtime, s.Terms = p.Owner, p.Runtime, p.Terms
+		s.Config, s.Labels, s.Parent, s.BodyHash = p.Config, maps.Clone(p.Labels), p.Parent, p.BodyHash
+		if p.Terms.Max > 0 {
+			s.MaxAt = meta.Time.Add(p.Terms.Max.D())
+		}
+		s.WantRunning, s.IntentN = true, meta.N
+	case MessageReceived:
+		s.Queue = append(s.Queue, Queued{MessageID: p.MessageID, RunID: p.RunID, Requester: p.Requester, N: meta.N, At: meta.Time})
+		s.RunIDs[p.RunID] = RunQueued
+		s.LastActivity = meta.Time
+	case ActivityNoted:
+		if p.Until.IsZero() {
+			delete(s.Holders, p.Holder)
+		} else {
+			s.Holders[p.Holder] = p.Until
+		}
+		s.LastActivity = meta.Time
+	case SuspendRequested:
+		s.WantRunning, s.Suspending, s.IntentN = false, true, meta.N
+	case ResumeRequested:
+		s.WantRunning, s.IntentN = true, meta.N
+		s.LastActivity = meta.Time
+	case Extended:
+		if p.MaxAt != nil {
+			s.MaxAt = *p.MaxAt
+		}
+		if p.Idle != nil {
+			s.Terms.Idle = *p.Idle
+		}
+		s.LastActivity = meta.Time
+	case Expired:
+		s.end(meta, OutcomeExpired, "maximum age reached")
+	case Terminated:
+		s.end(meta, OutcomeTerminated, p.Reason)
+	case EndRequested:
+		s.end(meta, p.Outcome, p.Cause)
+	case Ended:
+		s.Ended = true
+		s.EndOutcome, s.EndCause = p.Outcome, p.Cause
+	}
+}
+
+func (s *State) end(meta events.Meta, outcome Outcome, cause string) {
+	s.Ending, s.WantRunning, s.IntentN = true, false, meta.N
+	s.EndOutcome, s.EndCause = outcome, cause
+}
+
+func (s *State) evolveWorkload(meta events.Meta, p Payload) {
+	w := &s.Workload
+	w.Since = meta.Time
+	switch p := p.(type) {
+	case ClaimRequested:
+		*w = Workload{
+			Generation: p.Generation, Status: WorkloadRequested, ClaimDeadline: p.Deadline,
+			WasReady: w.WasReady, Since: meta.Time,
+		}
+		s.IntentN = meta.N
+	case Claimed:
+		w.Status, w.SandboxUID, w.PodUID, w.Restarts = WorkloadClaimed, p.SandboxUID, p.PodUID, p.Restarts
+		w.Path, w.Isolation, w.LayersMs = p.Path, p.Isolation, p.LayersMs
+	case Ready:
+		w.Status, w.SandboxUID, w.PodUID, w.Restarts = WorkloadReady, p.SandboxUID, p.PodUID, p.Restarts
+		w.Path, w.Isolation, w.LayersMs, w.WasReady = p.Path, p.Isolation, p.LayersMs, true
+		s.LastActivity = meta.Time
+	case Resumed:
+		w.Status, w.PodUID, w.Restarts, w.Isolation, w.LayersMs = WorkloadReady, p.PodUID, p.Restarts, p.Isolation, p.LayersMs
+		s.LastActivity = meta.Time
+	case Suspended:
+		w.Status, s.Suspending, w.PodUID = WorkloadSuspended, false, ""
+		clear(s.Holders)
+	case Lost:
+		// The restart is lazy: when a run is due.
+		w.Status, w.Cause, s.Suspending, s.WantRunning, w.PodUID = WorkloadLost, p.Cause, false, false, ""
+		clear(s.Holders)
+	case Failed:
+		w.Status, w.Cause, s.Suspending = WorkloadFailed, p.Cause, false
+	case Released:
+		w.Status, s.Suspending, w.PodUID = WorkloadReleased, false, ""
+		clear(s.Holders)
+	}
+}
+
+func (s *State) evolveRun(meta events.Meta, p Payload) {
+	switch p := p.(type) {
+	case RunStarted:
+		s.dequeue(p.RunID)
+		if s.Interrupted != nil && s.Interrupted.RunID == p.ParentRunID {
+			s.RunIDs[p.ParentRunID] = RunContinued
+			s.Interrupted = nil
+		}
+		s.Run = &Run{
+			ID: p.RunID, Parent: p.ParentRunID, Instance: p.Instance, Generation: p.Generation,
+			PodUID: p.PodUID, Requester: p.Requester, StartedAt: meta.Time, StartN: meta.N, Recorded: map[string]bool{},
+		}
+		s.RunIDs[p.RunID] = RunRunning
+	case RunTakenOver:
+		if s.Run != nil && s.Run.ID == p.RunID {
+			s.Run.Instance = p.Instance
+		}
+	case RunMessageRecorded:
+		if s.Run != nil && s.Run.ID == p.RunID {
+			s.Run.Recorded[p.MessageID] = true
+		}
+	case RunCancelRequested:
+		if s.Run != nil && s.Run.ID == p.RunID {
+			s.Run.CancelRequested = true
+		}
+	case RunInterrupted:
+		if s.Run != nil {
+			s.Interrupted = &Parked{
+				RunID: p.RunID, Requester: s.Run.Requester, Calls: p.Calls, Interrupts: p.Interrupts,
+				At: meta.Time, N: meta.N,
+			}
+		}
+		s.closeRun(meta.Time, p.RunID, RunInterruptd)
+	case RunFinished:
+		state := RunSucceeded
+		if p.Outcome == "cancelled" {
+			state = RunCancelled
+		}
+		s.closeRun(meta.Time, p.RunID, state)
+	case RunFailed:
+		s.closeRun(meta.Time, p.RunID, RunFailedState)
+	}
+}
+
+// closeRun ends the open run, or a queued or parked one that was cancelled.
+func (s *State) closeRun(at time.Time, id string, state RunState) {
+	if s.Run != nil && s.Run.ID == id {
+		s.Run = nil
+	}
+	if s.Interrupted != nil && s.Interrupted.RunID == id && state != RunInterruptd {
+		s.Interrupted = nil
+	}
+	s.dequeue(id)
+	s.RunIDs[id] = state
+	s.LastActivity = at
+}
+
+func (s *State) dequeue(runID string) {
+	for i, q := range s.Queue {
+		if q.RunID == runID {
+			s.Queue = append(s.Queue[:i:i], s.Queue[i+1:]...)
+			return
+		}
+	}
+}

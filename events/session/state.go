@@ -1,0 +1,298 @@
+package session
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/holdfast-io/holdfast/events"
+)
+
+// Outcome is how a session ended.
+type Outcome string
+
+// The outcomes.
+const (
+	OutcomeCompleted  Outcome = "completed"
+	OutcomeTerminated Outcome = "terminated"
+	OutcomeExpired    Outcome = "expired"
+	OutcomeFailed     Outcome = "failed"
+)
+
+// State is a session's fold. Read it freely, change it only by Apply.
+type State struct {
+	Tenant, ID string
+	// N and Seq are the last event's version and stream sequence; 0 when the
+	// session doesn't exist.
+	N, Seq    uint64
+	CreatedAt time.Time
+	UpdatedAt time.Time
+
+	Owner     string
+	CreatedBy events.Actor
+	Runtime   RuntimeRef
+	Terms     Terms
+	Config    json.RawMessage
+	Labels    map[string]string
+	Parent    string
+	BodyHash  string
+	MaxAt     time.Time
+
+	// WantRunning is the desired life short of ending: a sandbox, or none.
+	WantRunning bool
+	// Suspending is set from suspend-requested until the workload service says
+	// what came of it: a suspend that was begun is finished before a resume.
+	Suspending bool
+	// Ending is set by expired, terminated and end-requested; EndOutcome and
+	// EndCause are then what session.ended will say.
+	Ending     bool
+	EndOutcome Outcome
+	EndCause   string
+	Ended      bool
+
+	// IntentN is the version of the event that last changed what is wanted of the
+	// sandbox; external effects carry it.
+	IntentN uint64
+
+	Workload Workload
+
+	// Holders maps who uses the sandbox to until when, beside an open run.
+	Holders map[string]time.Time
+	// LastActivity is when something last happened that idleness counts from.
+	LastActivity time.Time
+
+	// Run is the open one, Interrupted the parked one whose answers are awaited or
+	// whose continuation is due; Queue holds messages whose runs have not started.
+	Run         *Run
+	Interrupted *Parked
+	Queue       []Queued
+	// RunIDs are all runs ever queued, started or finished, with their state.
+	RunIDs map[string]RunState
+
+	// Calls by id. CallOrder keeps the order of proposal.
+	Calls     map[string]*Call
+	CallOrder []string
+	// open counts calls that aren't final and pending those that wait for people.
+	open, pending int
+}
+
+// WorkloadStatus is the observed sandbox of the current generation.
+type WorkloadStatus string
+
+// The statuses of a workload.
+const (
+	WorkloadNone      WorkloadStatus = ""
+	WorkloadRequested WorkloadStatus = "requested"
+	WorkloadClaimed   WorkloadStatus = "claimed"
+	WorkloadReady     WorkloadStatus = "ready"
+	WorkloadSuspended WorkloadStatus = "suspended"
+	WorkloadLost      WorkloadStatus = "lost"
+	WorkloadFailed    WorkloadStatus = "failed"
+	WorkloadReleased  WorkloadStatus = "released"
+)
+
+// Workload is one incarnation of the sandbox.
+type Workload struct {
+	Generation    uint64
+	Status        WorkloadStatus
+	SandboxUID    string
+	PodUID        string
+	Restarts      int
+	Path          string
+	Isolation     string
+	LayersMs      map[string]int64
+	ClaimDeadline time.Time
+	// WasReady says that this session had a ready sandbox before.
+	WasReady bool
+	Cause    string
+	Since    time.Time
+}
+
+// RunState is how far a run is.
+type RunState string
+
+// The states of a run. Interrupted is final for the run itself: its
+// continuation is another run.
+const (
+	RunQueued      RunState = "queued"
+	RunRunning     RunState = "running"
+	RunInterruptd  RunState = "interrupted"
+	RunContinued   RunState = "continued"
+	RunSucceeded   RunState = "success"
+	RunCancelled   RunState = "cancelled"
+	RunFailedState RunState = "failed"
+)
+
+// Queued is a message whose run hasn't started.
+type Queued struct {
+	MessageID string
+	RunID     string
+	Requester string
+	N         uint64
+	At        time.Time
+}
+
+// Run is the open run.
+type Run struct {
+	ID, Parent      string
+	Instance        string
+	Generation      uint64
+	PodUID          string
+	Requester       string
+	StartedAt       time.Time
+	StartN          uint64
+	CancelRequested bool
+	// Recorded are the ids of the messages recorded so far.
+	Recorded map[string]bool
+}
+
+// Parked is an interrupted run.
+type Parked struct {
+	RunID      string
+	Requester  string
+	Calls      []string
+	Interrupts json.RawMessage
+	At         time.Time
+	N          uint64
+}
+
+// CallState is how far a call is.
+type CallState string
+
+// The states of a call, from the design: proposed → allowed | denied | pending →
+// approved | denied | expired | cancelled | superseded, then started →
+// completed, or lapsed.
+const (
+	CallStateProposed   CallState = "proposed"
+	CallStateAllowed    CallState = "allowed"
+	CallStatePending    CallState = "pending"
+	CallStateApproved   CallState = "approved"
+	CallStateDenied     CallState = "denied"
+	CallStateExpired    CallState = "expired"
+	CallStateCancelled  CallState = "cancelled"
+	CallStateSuperseded CallState = "superseded"
+	CallStateStarted    CallState = "started"
+	CallStateCompleted  CallState = "completed"
+	CallStateLapsed     CallState = "lapsed"
+)
+
+// Final says that nothing more will come of the call.
+func (c CallState) Final() bool {
+	switch c {
+	case CallStateDenied, CallStateExpired, CallStateCancelled, CallStateSuperseded, CallStateCompleted, CallStateLapsed:
+		return true
+	case CallStateProposed, CallStateAllowed, CallStatePending, CallStateApproved, CallStateStarted:
+		return false
+	}
+	return false
+}
+
+// Answered says that a question of the call, if there was one, is settled.
+func (c CallState) Answered() bool { return c != CallStateProposed && c != CallStatePending }
+
+// Call is a tool call and all that followed.
+type Call struct {
+	ID, AgentCallID string
+	RunID           string
+	Tool            string
+	Args            json.RawMessage
+	ArgsHash        string
+	Requester       string
+	Modes           []string
+	State           CallState
+	ProposedAt      time.Time
+	ProposedN       uint64
+
+	Decision    string
+	Rule        string
+	Policy      string
+	Revision    uint64
+	Enforcement string
+	Reason      string
+	ExecuteBy   time.Time
+
+	// Asked is the question; nil where none was put.
+	Asked *CallHumanConfirmRequired
+	// Answer is the final answer of a person or of the deadline.
+	Answer *Answer
+
+	Nonce     string
+	StartedIn string
+	StartedAt time.Time
+	Completed *CallCompleted
+	// At is when the call reached its state, N the version it did so at.
+	At time.Time
+	N  uint64
+}
+
+// Answer is what settled a question.
+type Answer struct {
+	Decision string // approve or deny
+	By       string
+	Comment  string
+	At       time.Time
+	ArgsHash string
+}
+
+// New gives the State of a session that doesn't exist yet.
+func New() *State {
+	return &State{
+		Holders: map[string]time.Time{},
+		RunIDs:  map[string]RunState{},
+		Calls:   map[string]*Call{},
+	}
+}
+
+// Exists says whether the session was created.
+func (s *State) Exists() bool { return s.N > 0 }
+
+// OpenCalls counts the calls that aren't final.
+func (s *State) OpenCalls() int { return s.open }
+
+// Waiting counts the calls that wait for a person.
+func (s *State) Waiting() int { return s.pending }
+
+// InUse says whether the sandbox may not be put away: a run is open, or a holder
+// has noted its use until later than now. The latest such time comes with it
+// (zero for an open run).
+func (s *State) InUse(now time.Time) (bool, time.Time) {
+	if s.Run != nil {
+		return true, time.Time{}
+	}
+	until := s.inUseUntil()
+	return until.After(now), until
+}
+
+func (s *State) inUseUntil() time.Time {
+	var latest time.Time
+	for _, t := range s.Holders {
+		if t.After(latest) {
+			latest = t
+		}
+	}
+	return latest
+}
+
+// ContinuationDue says that all calls of the parked run are answered, so that
+// its continuation may start.
+func (s *State) ContinuationDue() bool {
+	if s.Interrupted == nil {
+		return false
+	}
+	for _, id := range s.Interrupted.Calls {
+		if c := s.Calls[id]; c != nil && !c.State.Answered() {
+			return false
+		}
+	}
+	return true
+}
+
+// RunDue says that a run could start as soon as the workload is ready.
+func (s *State) RunDue() bool {
+	if s.Run != nil || s.Ending {
+		return false
+	}
+	if s.Interrupted != nil {
+		return s.ContinuationDue()
+	}
+	return len(s.Queue) > 0
+}
