@@ -44,18 +44,20 @@ need_cc() {
     Debian, Ubuntu: apt-get install gcc libc6-dev · Fedora: dnf install gcc · Alpine: apk add gcc musl-dev")
 }
 
-# postgres_bins lists the folders that may hold initdb and postgres, the
-# likeliest first.
+# postgres_bins lists the folders that may hold initdb and postgres: the one
+# that HOLDFAST_POSTGRES_BIN names and no other, or else what PATH leads to and
+# the usual places. Keep it in step with migrations/pgserver, which decides.
 postgres_bins() {
-	[[ -z ${HOLDFAST_POSTGRES_BIN-} ]] || echo "$HOLDFAST_POSTGRES_BIN"
+	if [[ -n ${HOLDFAST_POSTGRES_BIN-} ]]; then
+		echo "$HOLDFAST_POSTGRES_BIN"
+		return
+	fi
 	local found
-	found=$(command -v initdb || true)
+	found=$(command -v postgres || true)
 	[[ -z $found ]] || dirname "$(readlink -f "$found")"
-	found=$(command -v pg_config || true)
-	[[ -z $found ]] || "$found" --bindir 2>/dev/null || true
-	# Debian keeps them off PATH, one folder for each major version.
-	printf '%s\n' /usr/lib/postgresql/*/bin /usr/pgsql-*/bin /usr/libexec/postgresql* /opt/homebrew/opt/postgresql*/bin |
-		sort -rV
+	# Debian keeps them off PATH, in one folder for each major version.
+	printf '%s\n' /usr/lib/postgresql/*/bin /usr/libexec/postgresql* /usr/pgsql-*/bin \
+		/usr/local/pgsql/bin /opt/homebrew/opt/postgresql*/bin
 }
 
 need_postgres() {
