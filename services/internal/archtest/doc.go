@@ -9,6 +9,8 @@
 //	size       no file that a person has to read is longer than 600 lines
 //	words      no file names a place of the machine that it was written on,
 //	           and none leaves a task for later
+//	sealed     an interface that is closed over its implementations says so to
+//	           the check for exhaustive switches
 //	purity     deciders and folds read no clock, no random source, no disk,
 //	           no network
 //
