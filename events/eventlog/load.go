@@ -62,19 +62,24 @@ func (s *Store[A]) empty() *entry[A] {
 // warm applies what the copy has. The copy is only a shortcut: without it, or
 // where it can't be read, everything comes from the log.
 func (s *Store[A]) warm(ctx context.Context, subject string, e *entry[A]) {
-	if s.cfg.Copy == nil {
-		return
-	}
-	ms, err := s.cfg.Copy.Envelopes(ctx, s.cfg.Epoch, subject)
-	if err != nil {
-		return
-	}
-	for _, m := range ms {
+	for _, m := range s.copied(ctx, subject) {
 		if err := e.apply(m); err != nil {
 			*e = *s.empty()
 			return
 		}
 	}
+}
+
+// copied gives what the copy has of a subject; nothing where it can't be read.
+func (s *Store[A]) copied(ctx context.Context, subject string) []events.Message {
+	if s.cfg.Copy == nil {
+		return nil
+	}
+	ms, err := s.cfg.Copy.Envelopes(ctx, s.cfg.Epoch, subject)
+	if err != nil {
+		return nil
+	}
+	return ms
 }
 
 // walk follows prev from last back to after (exclusive) and gives the messages in

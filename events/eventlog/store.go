@@ -106,7 +106,8 @@ type Result struct {
 }
 
 // Decide is a pure decider with its command bound: what to append, nothing for
-// "already so", or a refusal.
+// "already so", or a refusal. A refusal may come with records: then they are
+// appended (a refused answer is recorded) and the refusal is still the answer.
 type Decide[A Aggregate] func(state A, now time.Time) ([]events.Record, error)
 
 // Execute runs one command: load, decide, append, and again on conflict. A
@@ -135,7 +136,7 @@ func (s *Store[A]) Execute(ctx context.Context, subject string, cmd Command, dec
 		}
 		now := s.cfg.Now().UTC()
 		records, refusal := decide(e.state, now)
-		if refusal != nil || len(records) == 0 {
+		if len(records) == 0 {
 			if !fresh {
 				continue // confirm by a leader read, then decide again
 			}
@@ -154,7 +155,7 @@ func (s *Store[A]) Execute(ctx context.Context, subject string, cmd Command, dec
 			s.cache.Remove(subject)
 			return Result{}, err
 		}
-		return res, nil
+		return res, refusal
 	}
 }
 
