@@ -1,0 +1,186 @@
+package driver
+
+import (
+	"context"
+	"time"
+
+	"github.com/holdfast-io/holdfast/services/internal/sandboxapi"
+)
+
+// Driver runs sandboxes. Its methods may be called concurrently; those for one
+// session are carried out one after the other.
+type Driver interface {
+	// Claim makes the sandbox of c.Ref or finds it again. It adopts a warm one
+	// where the pool has one of the runtime's revision and the session has no
+	// workspace yet. It returns when the sandbox can be bound; Ready says when its
+	// entrypoint answers. A suspended or lost sandbox isn't started: ErrNotRunning.
+	// While an earlier generation still runs it is ErrBusy.
+	Claim(ctx context.Context, c Claim) (Sandbox, error)
+	// Resume starts a suspended sandbox again, as a new incarnation with the
+	// session's workspace. One that runs already under the same intent is returned
+	// as it is.
+	Resume(ctx context.Context, c Claim) (Sandbox, error)
+	// Suspend ends the processes and keeps the workspace. A lost sandbox becomes a
+	// suspended one.
+	Suspend(ctx context.Context, ref Ref, intent uint64) error
+	// Release ends the processes and removes the sandbox, and the session's
+	// workspace unless it is to be kept for a next generation. A sandbox that
+	// doesn't exist is released.
+	Release(ctx context.Context, ref Ref, intent uint64, keepWorkspace bool) error
+
+	// Locate says where a running sandbox is reached. Callers drop what they know
+	// when the session's workload changes.
+	Locate(ctx context.Context, ref Ref) (Endpoint, error)
+	// Bind hands the signed bind to the sandbox, which redeems it through the
+	// driver's [Granter]. Binding again with the same session is a success.
+	Bind(ctx context.Context, ref Ref, bind string) (sandboxapi.Health, error)
+	// Ready waits until the sandbox's entrypoint answers; ErrEntrypoint when it
+	// failed for good.
+	Ready(ctx context.Context, ref Ref) (sandboxapi.Health, error)
+
+	// List returns every sandbox that a session has.
+	List(ctx context.Context) ([]Found, error)
+	// Events tells of sandboxes that ended by themselves. The channel is closed by
+	// Close.
+	Events() <-chan Event
+
+	// EnsurePool keeps size unbound sandboxes of the runtime started ahead, and
+	// removes those of the runtime's other revisions. Size 0 ends the pool. It
+	// returns at once; the pool fills in the background.
+	EnsurePool(ctx context.Context, runtime RuntimeSpec, size int) error
+	// Isolation is the grade in force, "namespaces" or "none" for the local driver.
+	Isolation() string
+	// Close ends what the driver holds; it blocks and may be repeated. Sandboxes of
+	// a local driver end with it and are found as lost by the next one.
+	Close() error
+}
+
+// Granter redeems binds and renews tokens for sandboxes. The driver has made
+// sure who asks: podUID is the incarnation at the other end of its own pipe.
+type Granter interface {
+	// Redeem verifies the signed bind and its Pod UID, once.
+	Redeem(ctx context.Context, podUID, bind string) (sandboxapi.Grant, error)
+	// Renew gives a fresh token to an incarnation that was bound before.
+	Renew(ctx context.Context, podUID string) (sandboxapi.Grant, error)
+}
+
+// Ref names the sandbox of one generation of a session.
+type Ref struct {
+	Tenant     string `json:"tenant"`
+	Session    string `json:"session"`
+	Generation uint64 `json:"generation"`
+}
+
+// Claim asks for a sandbox.
+type Claim struct {
+	Ref
+	// Intent is the session's n that wants it.
+	Intent uint64
+	// Epoch is the log's; it is kept with the sandbox, so that a sweep never acts
+	// on what another log wanted.
+	Epoch string
+	// Runtime is the pinned revision to run.
+	Runtime RuntimeSpec
+}
+
+// RuntimeSpec is what a driver needs of a runtime's revision.
+type RuntimeSpec struct {
+	// Name and Revision identify it; equal ones have equal contents.
+	Name     string `json:"name"`
+	Revision uint64 `json:"revision"`
+	// Kind is "agent" or "code-interpreter".
+	Kind string `json:"kind"`
+	// Argv is the entrypoint; empty for a runtime without one. Argv[0] may be
+	// sandboxapi.JailBinary under any isolation.
+	Argv []string `json:"argv,omitempty"`
+	// Env ("K=V") is the entrypoint's environment; never per session.
+	Env []string `json:"env,omitempty"`
+	// Adapter is "agui" or "none".
+	Adapter string `json:"adapter,omitempty"`
+	// Port, ReadyPath and RunPath are as in sandboxapi.AgentProcess.
+	Port      int    `json:"port,omitempty"`
+	ReadyPath string `json:"readyPath,omitempty"`
+	RunPath   string `json:"runPath,omitempty"`
+	// Limits bound the whole sandbox.
+	Limits Limits `json:"limits,omitzero"`
+	// WorkspacePath is the agent's working directory, absolute.
+	WorkspacePath string `json:"workspacePath"`
+	// HasVolume says that the workspace belongs to the session: it survives
+	// suspend and loss and goes on to the next generation. Without one each
+	// incarnation starts with an empty workspace.
+	HasVolume bool `json:"hasVolume,omitempty"`
+}
+
+// Limits of a sandbox; 0 is no limit.
+type Limits struct {
+	MemoryBytes int64 `json:"memoryBytes,omitempty"`
+	CPUMillis   int64 `json:"cpuMillis,omitempty"`
+	Pids        int64 `json:"pids,omitempty"`
+}
+
+// Path says how a sandbox came to be.
+type Path string
+
+// The paths of a claim.
+const (
+	PathWarm Path = "warm"
+	PathCold Path = "cold"
+)
+
+// Sandbox is a running sandbox.
+type Sandbox struct {
+	Ref
+	// SandboxUID lasts as long as the sandbox, PodUID as long as one incarnation.
+	SandboxUID string
+	PodUID     string
+	Path       Path
+	Isolation  string
+	// Layers says how long each part of the start took, in the order of the start.
+	// It is empty when the sandbox was found.
+	Layers []Layer
+}
+
+// Layer is one timed part of a start.
+type Layer struct {
+	Name string
+	Took time.Duration
+}
+
+// Endpoint is where an incarnation is reached.
+type Endpoint struct {
+	// URL is "unix:/path/of/socket" or "http://address:port".
+	URL    string
+	PodUID string
+}
+
+// State is a sandbox's, as far as its driver knows.
+type State string
+
+// The states of a sandbox that a session has.
+const (
+	StateRunning   State = "running"
+	StateSuspended State = "suspended"
+	// StateLost is one that ended by itself or with its driver.
+	StateLost State = "lost"
+)
+
+// Found is one sandbox of a list.
+type Found struct {
+	Ref
+	SandboxUID string
+	// PodUID is the current incarnation, or the last one.
+	PodUID string
+	Intent uint64
+	Epoch  string
+	State  State
+	// Cause says why a lost sandbox ended.
+	Cause string
+}
+
+// Event says that an incarnation ended by itself.
+type Event struct {
+	Ref
+	SandboxUID string
+	PodUID     string
+	Cause      string
+}

@@ -1,0 +1,61 @@
+package driver
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Errors that callers tell apart with errors.Is.
+var (
+	// ErrOlderIntent refuses an effect that a later one has overtaken; see
+	// OlderIntentError.
+	ErrOlderIntent = errors.New("older intent")
+	// ErrNotFound says that the session has no such sandbox.
+	ErrNotFound = errors.New("no such sandbox")
+	// ErrNotRunning says that the sandbox is suspended or lost.
+	ErrNotRunning = errors.New("sandbox is not running")
+	// ErrBusy says that another generation of the session still runs.
+	ErrBusy = errors.New("another generation of the session is running")
+	// ErrIsolationUnavailable says that the wanted isolation can't be had here;
+	// see IsolationError for what is missing and the way out.
+	ErrIsolationUnavailable = errors.New("isolation unavailable")
+	// ErrInvalid refuses a claim or runtime that no driver could run.
+	ErrInvalid = errors.New("invalid")
+	// ErrStart says that the sandbox didn't come up.
+	ErrStart = errors.New("sandbox did not start")
+	// ErrEntrypoint says that the agent's process failed for good.
+	ErrEntrypoint = errors.New("entrypoint failed")
+	// ErrBindRefused says that the sandbox is another's or the bind wasn't granted.
+	ErrBindRefused = errors.New("bind refused")
+	// ErrInUse says that another driver works on the same data.
+	ErrInUse = errors.New("data directory is in use")
+	// ErrClosed says that the driver has been closed.
+	ErrClosed = errors.New("driver is closed")
+)
+
+// OlderIntentError is an ErrOlderIntent with the numbers.
+type OlderIntentError struct {
+	Ref
+	Intent, Recorded uint64
+}
+
+func (e *OlderIntentError) Error() string {
+	return fmt.Sprintf("session %s: intent %d is older than %d, which has been carried out", e.Session, e.Intent, e.Recorded)
+}
+
+// Is makes the error an ErrOlderIntent.
+func (e *OlderIntentError) Is(target error) bool { return target == ErrOlderIntent }
+
+// IsolationError is an ErrIsolationUnavailable that names what is missing and
+// what to do about it.
+type IsolationError struct {
+	Missing string
+	WayOut  string
+}
+
+func (e *IsolationError) Error() string {
+	return fmt.Sprintf("isolation unavailable: %s; %s", e.Missing, e.WayOut)
+}
+
+// Is makes the error an ErrIsolationUnavailable.
+func (e *IsolationError) Is(target error) bool { return target == ErrIsolationUnavailable }
