@@ -41,7 +41,7 @@ if [[ ! -x $binary ]]; then
 		echo "tool.sh: building $name (once for these versions)" >&2
 		fresh=$(mktemp -d "$cache/$key.XXXXXX")
 		trap 'rm -rf "$fresh"' EXIT
-		(cd "$module" && GOWORK=off GOFLAGS= CGO_ENABLED=0 go build -trimpath -o "$fresh/" tool)
+		(cd "$module" && GOWORK=off GOFLAGS='' CGO_ENABLED=0 go build -trimpath -o "$fresh/" tool)
 		mkdir -p "$cache/$key"
 		mv "$fresh"/* "$binary" # one tool line, one binary, whatever its name
 		rm -rf "$fresh"
