@@ -58,7 +58,7 @@ func (s *State) evolveLife(meta events.Meta, p Payload) {
 		}
 		s.WantRunning, s.IntentN = true, meta.N
 	case MessageReceived:
-		s.Queue = append(s.Queue, Queued{MessageID: p.MessageID, RunID: p.RunID, Requester: p.Requester, N: meta.N, At: meta.Time})
+		s.Queue = append(s.Queue, Queued{MessageID: p.MessageID, RunID: p.RunID, Requester: p.Requester, CancelOpen: p.CancelOpen, N: meta.N, At: meta.Time})
 		s.RunIDs[p.RunID] = RunQueued
 		s.LastActivity = meta.Time
 	case ActivityNoted:

@@ -54,7 +54,9 @@ type MessageReceived struct {
 	RunID     string          `json:"runId"`
 	Content   json.RawMessage `json:"content"`
 	Requester string          `json:"requester"`
-	BodyHash  string          `json:"bodyHash,omitempty"`
+	// CancelOpen wants the run that is open or parked cancelled first.
+	CancelOpen bool   `json:"cancelOpen,omitempty"`
+	BodyHash   string `json:"bodyHash,omitempty"`
 }
 
 // ActivityNoted says that a holder uses the sandbox until a time; the zero time

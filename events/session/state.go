@@ -127,8 +127,10 @@ type Queued struct {
 	MessageID string
 	RunID     string
 	Requester string
-	N         uint64
-	At        time.Time
+	// CancelOpen wants what is open or parked before it cancelled.
+	CancelOpen bool
+	N          uint64
+	At         time.Time
 }
 
 // Run is the open run.
