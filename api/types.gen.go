@@ -10,13 +10,13 @@ import (
 
 // Defines values for AdapterResume.
 const (
-	Rerun AdapterResume = "rerun"
+	AdapterResumeRerun AdapterResume = "rerun"
 )
 
 // Valid indicates whether the value is a known member of the AdapterResume enum.
 func (e AdapterResume) Valid() bool {
 	switch e {
-	case Rerun:
+	case AdapterResumeRerun:
 		return true
 	default:
 		return false
@@ -106,16 +106,16 @@ func (e AuditEntryKind) Valid() bool {
 
 // Defines values for CallMode.
 const (
-	Hold CallMode = "hold"
-	Park CallMode = "park"
+	CallModeHold CallMode = "hold"
+	CallModePark CallMode = "park"
 )
 
 // Valid indicates whether the value is a known member of the CallMode enum.
 func (e CallMode) Valid() bool {
 	switch e {
-	case Hold:
+	case CallModeHold:
 		return true
-	case Park:
+	case CallModePark:
 		return true
 	default:
 		return false
@@ -235,16 +235,16 @@ func (e ControlType) Valid() bool {
 
 // Defines values for Enforcement.
 const (
-	Asked    Enforcement = "asked"
-	Mediated Enforcement = "mediated"
+	EnforcementAsked    Enforcement = "asked"
+	EnforcementMediated Enforcement = "mediated"
 )
 
 // Valid indicates whether the value is a known member of the Enforcement enum.
 func (e Enforcement) Valid() bool {
 	switch e {
-	case Asked:
+	case EnforcementAsked:
 		return true
-	case Mediated:
+	case EnforcementMediated:
 		return true
 	default:
 		return false
@@ -253,13 +253,13 @@ func (e Enforcement) Valid() bool {
 
 // Defines values for EntrypointProtocol.
 const (
-	HTTP EntrypointProtocol = "HTTP"
+	EntrypointProtocolHTTP EntrypointProtocol = "HTTP"
 )
 
 // Valid indicates whether the value is a known member of the EntrypointProtocol enum.
 func (e EntrypointProtocol) Valid() bool {
 	switch e {
-	case HTTP:
+	case EntrypointProtocolHTTP:
 		return true
 	default:
 		return false
@@ -349,19 +349,19 @@ func (e PolicyEffect) Valid() bool {
 
 // Defines values for Risk.
 const (
-	High   Risk = "high"
-	Low    Risk = "low"
-	Medium Risk = "medium"
+	RiskHigh   Risk = "high"
+	RiskLow    Risk = "low"
+	RiskMedium Risk = "medium"
 )
 
 // Valid indicates whether the value is a known member of the Risk enum.
 func (e Risk) Valid() bool {
 	switch e {
-	case High:
+	case RiskHigh:
 		return true
-	case Low:
+	case RiskLow:
 		return true
-	case Medium:
+	case RiskMedium:
 		return true
 	default:
 		return false
@@ -427,16 +427,16 @@ func (e RunState) Valid() bool {
 
 // Defines values for RuntimeKind.
 const (
-	Agent           RuntimeKind = "agent"
-	CodeInterpreter RuntimeKind = "code-interpreter"
+	RuntimeKindAgent           RuntimeKind = "agent"
+	RuntimeKindCodeInterpreter RuntimeKind = "code-interpreter"
 )
 
 // Valid indicates whether the value is a known member of the RuntimeKind enum.
 func (e RuntimeKind) Valid() bool {
 	switch e {
-	case Agent:
+	case RuntimeKindAgent:
 		return true
-	case CodeInterpreter:
+	case RuntimeKindCodeInterpreter:
 		return true
 	default:
 		return false
@@ -505,19 +505,19 @@ func (e SessionPhase) Valid() bool {
 
 // Defines values for WhenBusy.
 const (
-	Cancel WhenBusy = "cancel"
-	Queue  WhenBusy = "queue"
-	Reject WhenBusy = "reject"
+	WhenBusyCancel WhenBusy = "cancel"
+	WhenBusyQueue  WhenBusy = "queue"
+	WhenBusyReject WhenBusy = "reject"
 )
 
 // Valid indicates whether the value is a known member of the WhenBusy enum.
 func (e WhenBusy) Valid() bool {
 	switch e {
-	case Cancel:
+	case WhenBusyCancel:
 		return true
-	case Queue:
+	case WhenBusyQueue:
 		return true
-	case Reject:
+	case WhenBusyReject:
 		return true
 	default:
 		return false

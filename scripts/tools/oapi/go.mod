@@ -1,3 +1,6 @@
+// Writes types, server and client from api/openapi.yaml for make generate.
+module github.com/holdfast-io/holdfast/scripts/tools/oapi
+
 go 1.26.0
 
 tool github.com/oapi-codegen/oapi-codegen/v2/cmd/oapi-codegen
