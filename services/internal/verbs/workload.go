@@ -1,0 +1,40 @@
+package verbs
+
+import "encoding/json"
+
+// The verbs of the workload service.
+const (
+	Locate        = "locate"
+	RuntimeApply  = "runtime-apply"
+	RuntimeRemove = "runtime-remove"
+)
+
+// LocateBody is the body of Locate; generation 0 means the current one.
+type LocateBody struct {
+	Generation uint64 `json:"generation"`
+}
+
+// LocateResult is where a session's sandboxd answers: "unix:/path" or
+// "http://host:port". It is never part of an event.
+type LocateResult struct {
+	Endpoint   string `json:"endpoint"`
+	PodUID     string `json:"podUid"`
+	Generation uint64 `json:"generation"`
+}
+
+// ApplyBody is the body of RuntimeApply and PolicyApply: the spec as JSON.
+type ApplyBody struct {
+	Name string          `json:"name"`
+	Spec json.RawMessage `json:"spec"`
+}
+
+// ApplyResult answers them: the revision in force and whether it is new.
+type ApplyResult struct {
+	Revision uint64 `json:"revision"`
+	Changed  bool   `json:"changed"`
+}
+
+// RemoveBody is the body of RuntimeRemove and PolicyRemove.
+type RemoveBody struct {
+	Name string `json:"name"`
+}
