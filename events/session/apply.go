@@ -137,12 +137,14 @@ func (s *State) evolveRun(meta events.Meta, p Payload) {
 	switch p := p.(type) {
 	case RunStarted:
 		s.dequeue(p.RunID)
+		root := p.RunID
 		if s.Interrupted != nil && s.Interrupted.RunID == p.ParentRunID {
+			root = s.Interrupted.Root
 			s.RunIDs[p.ParentRunID] = RunContinued
 			s.Interrupted = nil
 		}
 		s.Run = &Run{
-			ID: p.RunID, Parent: p.ParentRunID, Instance: p.Instance, Generation: p.Generation,
+			ID: p.RunID, Parent: p.ParentRunID, Root: root, Instance: p.Instance, Generation: p.Generation,
 			PodUID: p.PodUID, Requester: p.Requester, StartedAt: meta.Time, StartN: meta.N, Recorded: map[string]bool{},
 		}
 		s.RunIDs[p.RunID] = RunRunning
@@ -161,7 +163,7 @@ func (s *State) evolveRun(meta events.Meta, p Payload) {
 	case RunInterrupted:
 		if s.Run != nil {
 			s.Interrupted = &Parked{
-				RunID: p.RunID, Requester: s.Run.Requester, Calls: p.Calls, Interrupts: p.Interrupts,
+				RunID: p.RunID, Root: s.Run.Root, Requester: s.Run.Requester, Calls: p.Calls, Interrupts: p.Interrupts,
 				At: meta.Time, N: meta.N,
 			}
 		}

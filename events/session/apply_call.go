@@ -5,8 +5,12 @@ import "github.com/holdfast-io/holdfast/events"
 func (s *State) evolveCall(meta events.Meta, p Payload) {
 	switch p := p.(type) {
 	case CallProposed:
+		root := p.RunID
+		if s.Run != nil && s.Run.ID == p.RunID {
+			root = s.Run.Root
+		}
 		s.Calls[p.CallID] = &Call{
-			ID: p.CallID, AgentCallID: p.AgentCallID, RunID: p.RunID, Tool: p.Tool, Args: p.Args, ArgsHash: p.ArgsHash,
+			ID: p.CallID, AgentCallID: p.AgentCallID, RunID: p.RunID, Root: root, Tool: p.Tool, Args: p.Args, ArgsHash: p.ArgsHash,
 			Requester: p.Requester, Modes: p.Modes, State: CallStateProposed, ProposedAt: meta.Time, ProposedN: meta.N,
 			At: meta.Time, N: meta.N,
 		}
@@ -24,7 +28,7 @@ func (s *State) evolveCall(meta events.Meta, p Payload) {
 			c.Answer = &Answer{Decision: p.Decision, By: p.By, Comment: p.Comment, At: meta.Time, ArgsHash: p.ArgsHash}
 		})
 	case CallAnswerRefused:
-		s.moveCall(meta, p.CallID, "", func(*Call) {})
+		s.moveCall(meta, p.CallID, "", func(c *Call) { c.Refusals++ })
 	case CallApproved:
 		s.moveCall(meta, p.CallID, CallStateApproved, func(c *Call) {
 			c.ExecuteBy = p.ExecuteBy

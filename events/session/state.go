@@ -135,7 +135,9 @@ type Queued struct {
 
 // Run is the open run.
 type Run struct {
-	ID, Parent      string
+	ID, Parent string
+	// Root is the first run of the chain of continuations that this one ends.
+	Root            string
 	Instance        string
 	Generation      uint64
 	PodUID          string
@@ -149,12 +151,12 @@ type Run struct {
 
 // Parked is an interrupted run.
 type Parked struct {
-	RunID      string
-	Requester  string
-	Calls      []string
-	Interrupts json.RawMessage
-	At         time.Time
-	N          uint64
+	RunID, Root string
+	Requester   string
+	Calls       []string
+	Interrupts  json.RawMessage
+	At          time.Time
+	N           uint64
 }
 
 // CallState is how far a call is.
@@ -194,15 +196,16 @@ func (c CallState) Answered() bool { return c != CallStateProposed && c != CallS
 // Call is a tool call and all that followed.
 type Call struct {
 	ID, AgentCallID string
-	RunID           string
-	Tool            string
-	Args            json.RawMessage
-	ArgsHash        string
-	Requester       string
-	Modes           []string
-	State           CallState
-	ProposedAt      time.Time
-	ProposedN       uint64
+	// RunID proposed it, as part of the chain of continuations that began with Root.
+	RunID, Root string
+	Tool        string
+	Args        json.RawMessage
+	ArgsHash    string
+	Requester   string
+	Modes       []string
+	State       CallState
+	ProposedAt  time.Time
+	ProposedN   uint64
 
 	Decision    string
 	Rule        string
@@ -216,6 +219,9 @@ type Call struct {
 	Asked *CallHumanConfirmRequired
 	// Answer is the final answer of a person or of the deadline.
 	Answer *Answer
+	// Refusals counts the answers that did not count, so that a flood of them is
+	// not recorded for ever.
+	Refusals int
 
 	Nonce     string
 	StartedIn string
@@ -286,6 +292,12 @@ func (s *State) ContinuationDue() bool {
 		}
 	}
 	return true
+}
+
+// ChainOpen says whether the chain of continuations that began with the run root
+// is open or parked, so that its calls may still be answered and started.
+func (s *State) ChainOpen(root string) bool {
+	return s.Run != nil && s.Run.Root == root || s.Interrupted != nil && s.Interrupted.Root == root
 }
 
 // RunDue says that a run could start as soon as the workload is ready.
