@@ -1,0 +1,281 @@
+// Package drive runs the turns of an AG-UI agent that lives beside sandboxd: it
+// POSTs the input, holds what comes back to the protocol, and spools it. A run
+// belongs to nobody who watches; it ends by its own terminal event, by a
+// cancel, or by a fault that sandboxd then reports in the agent's place:
+//
+//	            ┌─ terminal event of the agent ────────────▶ success | interrupt | cancelled | error
+//	started ──▶ ├─ Cancel: request closed, grace ──────────▶ cancelled (RUN_FINISHED made here)
+//	            └─ died, broke off, broke the protocol,
+//	               too large, never ready, sandbox stops ──▶ error (RUN_ERROR made here)
+//
+// Whatever the way, the spool's events are a well-formed AG-UI run.
+package drive
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"sync"
+	"time"
+
+	"github.com/holdfast-io/holdfast/services/internal/sandboxapi"
+	"github.com/holdfast-io/holdfast/services/sandboxd/internal/agui"
+	"github.com/holdfast-io/holdfast/services/sandboxd/internal/spool"
+)
+
+var (
+	// ErrBusy refuses a run while another is open.
+	ErrBusy = errors.New("another run is open")
+	// ErrInvalid refuses a request that makes no sense.
+	ErrInvalid = errors.New("invalid run")
+	// ErrUnknown says that there was never such a run here.
+	ErrUnknown = errors.New("unknown run")
+	// ErrGone says that a run is over and its spool is kept no longer.
+	ErrGone = errors.New("the spool is gone")
+	// ErrStopping refuses runs when the sandbox is about to end.
+	ErrStopping = errors.New("the sandbox is stopping")
+)
+
+// errCancelled is the cause by which Cancel closes the request.
+var errCancelled = errors.New("the run was cancelled")
+
+// runID is what may name a run, and so a file.
+var runID = regexp.MustCompile(`^[a-z0-9-]{1,63}$`)
+
+// keptSpools is how many spools of finished runs stay readable. A run starts
+// only after the one before was recorded, so that even one would do.
+const keptSpools = 8
+
+// Target is an agent that answers.
+type Target struct {
+	// URL is its base.
+	URL *url.URL
+	// Done is closed when it has died, Exit says how.
+	Done <-chan struct{}
+	Exit func() string
+}
+
+// Config says how to drive. All fields but Log are required.
+type Config struct {
+	// Dir holds the spools; it must exist.
+	Dir string
+	// WaitReady waits for an agent that answers.
+	WaitReady func(context.Context) (Target, error)
+	// RunPath is where the agent takes RunAgentInput.
+	RunPath string
+	// ReadyWait bounds how long a run waits for the agent.
+	ReadyWait time.Duration
+	// CancelGrace is left to the agent after its request was closed, to tell
+	// Holdfast how the calls ended that it had started.
+	CancelGrace time.Duration
+	// MaxEvent and MaxSpool bound one event and all of a run, in bytes.
+	MaxEvent int
+	MaxSpool int64
+	// Log tells of runs that end in a fault.
+	Log *slog.Logger
+}
+
+// DefaultLimits are the bounds of production.
+func DefaultLimits() (readyWait, cancelGrace time.Duration, maxEvent int, maxSpool int64) {
+	return 30 * time.Second, 500 * time.Millisecond, 256 << 10, 64 << 20
+}
+
+// Driver drives one run at a time. It is safe for concurrent use.
+type Driver struct {
+	cfg  Config
+	ctx  context.Context
+	stop context.CancelCauseFunc
+	wg   sync.WaitGroup
+
+	mu       sync.Mutex
+	spools   map[string]*spool.Spool
+	finished []string // oldest first
+	open     *run
+	stopped  bool
+}
+
+// run is the open one.
+type run struct {
+	id, threadID string
+	input        json.RawMessage
+	spool        *spool.Spool
+	order        *agui.Order
+	cancel       context.CancelCauseFunc
+}
+
+// New makes a driver and takes up the spools that an earlier sandboxd of this
+// sandbox left. A run that was open then is over: its agent died with it.
+func New(cfg Config) (*Driver, error) {
+	d := &Driver{cfg: cfg, spools: make(map[string]*spool.Spool)}
+	d.ctx, d.stop = context.WithCancelCause(context.Background())
+	paths, err := filepath.Glob(filepath.Join(cfg.Dir, "*"+spoolSuffix))
+	if err != nil {
+		return nil, fmt.Errorf("look for spools: %w", err)
+	}
+	for _, path := range paths {
+		s, err := spool.Open(path)
+		if err != nil {
+			return nil, err
+		}
+		if !s.Ended() {
+			const reason = "the sandbox ended before the run did"
+			if _, err := s.Finish(agui.OutcomeError, reason, agui.RunError("sandbox-lost", reason)); err != nil {
+				return nil, err
+			}
+		}
+		id := filepath.Base(path)
+		id = id[:len(id)-len(spoolSuffix)]
+		d.spools[id] = s
+		d.finished = append(d.finished, id)
+	}
+	return d, nil
+}
+
+const (
+	// spoolSuffix is a spool's file, goneSuffix what stays of one that isn't kept.
+	spoolSuffix = ".ndjson"
+	goneSuffix  = ".gone"
+)
+
+// Start starts a run. started is false when the run is known already. It fails
+// with [ErrInvalid], [ErrBusy] or [ErrStopping].
+func (d *Driver) Start(req sandboxapi.RunRequest) (started bool, err error) {
+	input, err := check(req)
+	if err != nil {
+		return false, err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	known, err := d.known(req.RunID)
+	switch {
+	case err != nil || known:
+		return false, err
+	case d.stopped:
+		return false, ErrStopping
+	case d.open != nil:
+		return false, fmt.Errorf("%w: %s", ErrBusy, d.open.id)
+	}
+	s, err := spool.Create(d.path(req.RunID, spoolSuffix))
+	if err != nil {
+		return false, err
+	}
+	ctx, cancel := context.WithCancelCause(d.ctx)
+	r := &run{
+		id: req.RunID, threadID: input.ThreadID, input: req.Input,
+		spool: s, order: agui.NewOrder(input.ThreadID, req.RunID), cancel: cancel,
+	}
+	d.spools[r.id], d.open = s, r
+	d.wg.Go(func() {
+		defer cancel(nil)
+		d.finish(ctx, r, d.converse(ctx, r))
+	})
+	return true, nil
+}
+
+// check reads what the request must agree on with itself.
+func check(req sandboxapi.RunRequest) (agui.RunInput, error) {
+	var input agui.RunInput
+	if !runID.MatchString(req.RunID) {
+		return input, fmt.Errorf("%w: runId %.64q: want %s", ErrInvalid, req.RunID, runID)
+	}
+	if err := json.Unmarshal(req.Input, &input); err != nil {
+		return input, fmt.Errorf("%w: input: %w", ErrInvalid, err)
+	}
+	if input.RunID != req.RunID || input.ThreadID == "" {
+		return input, fmt.Errorf("%w: input needs a threadId and the same runId", ErrInvalid)
+	}
+	return input, nil
+}
+
+func (d *Driver) path(id, suffix string) string { return filepath.Join(d.cfg.Dir, id+suffix) }
+
+// known says whether a run was ever started here.
+func (d *Driver) known(id string) (bool, error) {
+	if d.spools[id] != nil {
+		return true, nil
+	}
+	_, err := os.Stat(d.path(id, goneSuffix))
+	if errors.Is(err, os.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// Cancel closes the run's request to the agent; the run ends within the grace.
+// It changes nothing on a run that is over. It fails with [ErrUnknown].
+func (d *Driver) Cancel(id string) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.open != nil && d.open.id == id {
+		d.open.cancel(errCancelled)
+		return nil
+	}
+	switch known, err := d.known(id); {
+	case err != nil:
+		return err
+	case !known:
+		return ErrUnknown
+	}
+	return nil
+}
+
+// Spool finds a run's spool. It fails with [ErrUnknown] or [ErrGone].
+func (d *Driver) Spool(id string) (*spool.Spool, error) {
+	if !runID.MatchString(id) {
+		return nil, ErrUnknown
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if s := d.spools[id]; s != nil {
+		return s, nil
+	}
+	switch known, err := d.known(id); {
+	case err != nil:
+		return nil, err
+	case known:
+		return nil, ErrGone
+	}
+	return nil, ErrUnknown
+}
+
+// OpenRun names the run that is being driven, or is empty.
+func (d *Driver) OpenRun() string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.open == nil {
+		return ""
+	}
+	return d.open.id
+}
+
+// Stop ends the open run with an error and refuses others. It may be called again.
+func (d *Driver) Stop() {
+	d.mu.Lock()
+	d.stopped = true
+	d.mu.Unlock()
+	d.stop(ErrStopping)
+	d.wg.Wait()
+}
+
+// retire lets go of the oldest spools. Their ids stay known by an empty file.
+func (d *Driver) retire(id string) error {
+	d.finished = append(d.finished, id)
+	for len(d.finished) > keptSpools {
+		old := d.finished[0]
+		d.finished = d.finished[1:]
+		delete(d.spools, old)
+		if err := os.WriteFile(d.path(old, goneSuffix), nil, 0o600); err != nil {
+			return fmt.Errorf("retire spool: %w", err)
+		}
+		if err := os.Remove(d.path(old, spoolSuffix)); err != nil {
+			return fmt.Errorf("retire spool: %w", err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,86 @@
+package supervise
+
+import (
+	"errors"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"path"
+	"strings"
+
+	"github.com/holdfast-io/holdfast/services/internal/sandboxapi"
+)
+
+const (
+	// agentPrefix is all that an agent can reach.
+	agentPrefix = "/v1/agent/"
+	// maxRelayBody bounds what an agent sends in one request.
+	maxRelayBody = 1 << 20
+)
+
+// relay is the agent's way to Holdfast: it adds the session's token, which the
+// agent never sees, and drops whatever the agent would claim about itself.
+type relay struct {
+	grant func() *sandboxapi.Grant
+	proxy *httputil.ReverseProxy
+}
+
+func newRelay(upstream string, grant func() *sandboxapi.Grant) (*relay, func(), error) {
+	tr, base, err := sandboxapi.NewTransport(upstream)
+	if err != nil {
+		return nil, nil, err
+	}
+	r := &relay{grant: grant}
+	r.proxy = &httputil.ReverseProxy{
+		Transport:      tr,
+		FlushInterval:  -1, // long polls and streams pass as they come
+		Rewrite:        func(p *httputil.ProxyRequest) { r.rewrite(p, base) },
+		ModifyResponse: func(resp *http.Response) error { resp.Header.Del("Set-Cookie"); return nil },
+		ErrorHandler:   relayFailed,
+	}
+	return r, tr.CloseIdleConnections, nil
+}
+
+// ServeHTTP implements [http.Handler].
+func (r *relay) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	clean := path.Clean(req.URL.Path)
+	switch {
+	case clean != strings.TrimSuffix(req.URL.Path, "/") || !strings.HasPrefix(clean, agentPrefix):
+		sandboxapi.NewProblem(http.StatusNotFound, sandboxapi.CodeNotFound, "agents reach "+agentPrefix+" only").Write(w)
+		return
+	case r.grant() == nil:
+		w.Header().Set("Retry-After", "1")
+		sandboxapi.NewProblem(http.StatusServiceUnavailable, sandboxapi.CodeNotBound,
+			"this sandbox belongs to no session yet").Write(w)
+		return
+	}
+	req.Body = http.MaxBytesReader(w, req.Body, maxRelayBody)
+	r.proxy.ServeHTTP(w, req)
+}
+
+func (r *relay) rewrite(p *httputil.ProxyRequest, base *url.URL) {
+	p.SetURL(base)
+	p.Out.Host = base.Host
+	stripClaims(p.Out.Header)
+	p.Out.Header.Set("Authorization", "Bearer "+r.grant().Token)
+}
+
+// stripClaims drops the headers by which a request says whose it is.
+func stripClaims(h http.Header) {
+	for name := range h {
+		lower := strings.ToLower(name)
+		if lower == "authorization" || lower == "cookie" || lower == "forwarded" ||
+			strings.HasPrefix(lower, "x-forwarded-") || strings.HasPrefix(lower, "holdfast-") {
+			h.Del(name)
+		}
+	}
+}
+
+func relayFailed(w http.ResponseWriter, _ *http.Request, err error) {
+	var tooLarge *http.MaxBytesError
+	if errors.As(err, &tooLarge) {
+		sandboxapi.NewProblem(http.StatusRequestEntityTooLarge, sandboxapi.CodeTooLarge, err.Error()).Write(w)
+		return
+	}
+	sandboxapi.NewProblem(http.StatusBadGateway, sandboxapi.CodeUpstreamDown, "Holdfast can't be reached: "+err.Error()).Write(w)
+}
