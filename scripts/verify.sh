@@ -34,19 +34,23 @@ check_scripts() { # Every script parses; shellcheck looks closer where there is 
 	return $status
 }
 
-check_generate() { # What is generated is what the sources generate.
-	local before after
-	before=$(mktemp)
-	after=$(mktemp)
-	fingerprint >"$before"
-	scripts/generate.sh || return 1
-	fingerprint >"$after"
-	if ! diff "$before" "$after"; then
-		echo "these files were not what make generate writes: commit what it wrote"
-		rm -f "$before" "$after"
+# unchanged compares the tree with an earlier fingerprint and names what differs.
+unchanged() {
+	local differ
+	differ=$(fingerprint | diff "$1" - | sed -n 's/^[<>] [0-9a-f]*  /  /p' | sort -u)
+	[[ -z $differ ]] || {
+		echo "$differ"
 		return 1
-	fi
-	rm -f "$before" "$after"
+	}
+}
+
+check_generate() { # What is generated is what the sources generate.
+	fingerprint >"$scratch/before-generate"
+	scripts/generate.sh || return 1
+	unchanged "$scratch/before-generate" || {
+		echo "these were not what make generate writes: commit what it wrote"
+		return 1
+	}
 }
 
 check_format() { # gofumpt has nothing to change.
@@ -89,6 +93,10 @@ check_lint() { # golangci-lint, as .golangci.yaml sets it up.
 		scripts/tool.sh golangci-lint run --build-tags "$tags" ./services/e2e/...
 }
 
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+fingerprint >"$scratch/before"
+
 wanted=("$@")
 ((${#wanted[@]})) || wanted=("${checks[@]}")
 
@@ -116,8 +124,14 @@ for check in "${wanted[@]}"; do
 	fi
 done
 
+# The go command completes go.work.sum where it finds it wanting, in silence.
+unchanged "$scratch/before" || {
+	echo "FAIL clean: these changed while the checks ran: commit them as they are now"
+	failed+=(clean)
+}
+
 if ((${#failed[@]})); then
-	echo "verify: failed: ${failed[*]}; one alone: scripts/verify.sh ${failed[0]}" >&2
+	echo "verify: failed: ${failed[*]}; one alone: scripts/verify.sh NAME" >&2
 	exit 1
 fi
 echo "verify: all of it is fine: ${wanted[*]}"
