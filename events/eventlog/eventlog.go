@@ -37,7 +37,9 @@ import (
 type Log interface {
 	// Append stores the encoded envelope on subject if the subject's last message
 	// is the envelope's Prev, and gives its stream sequence. Errors:
-	// *ConflictError, *OutcomeUnknownError, or that the envelope is malformed.
+	// *ConflictError and *OutcomeUnknownError; ErrSubject, events.ErrEnvelope,
+	// events.ErrTooLarge, ctx's and the server's refusals, after which nothing is
+	// stored now or later.
 	Append(ctx context.Context, subject string, env events.Envelope) (seq uint64, err error)
 	// Last reads the subject's last message from the stream's leader; ok is false
 	// when it has none.
@@ -47,7 +49,9 @@ type Log interface {
 	// Tail calls handle with every message from sequence from on, in order, and
 	// goes on with new ones until ctx ends or handle returns an error, which it
 	// gives back. Messages that aren't envelopes (genesis) are passed too, with
-	// Envelope zero: only Subject, Seq and Raw are set.
+	// Envelope zero: only Subject, Seq and Raw are set. Other errors:
+	// *TruncatedError, *EpochError and ErrNoGenesis where the log isn't, or is not
+	// any more, the one that from was taken from.
 	Tail(ctx context.Context, from uint64, handle func(events.Message) error) error
 	// Info tells the log's identity and extent.
 	Info(ctx context.Context) (Info, error)
@@ -73,6 +77,10 @@ var ErrNotFound = errors.New("no message at that sequence")
 
 // ErrNoGenesis says that the log was never installed, or was emptied.
 var ErrNoGenesis = errors.New("the log has no genesis: run 'holdfast install'")
+
+// ErrSubject says that a subject isn't an aggregate's literal one. Compare-and-set
+// was measured to leak where patterns are mixed in, so nothing else is appended.
+var ErrSubject = errors.New("not an aggregate's subject")
 
 // ConflictError says that the subject's last message isn't the expected one.
 type ConflictError struct {
@@ -113,4 +121,27 @@ type ChainError struct {
 // Error names the place.
 func (e *ChainError) Error() string {
 	return fmt.Sprintf("%s: broken chain at sequence %d: %s", e.Subject, e.Seq, e.Detail)
+}
+
+// TruncatedError says that the log ends before what was read of it earlier: it
+// was emptied or restored from an older copy. Whoever meets it is not ready and
+// does nothing on what it knows.
+type TruncatedError struct {
+	// Next is the sequence that was to be read next, LastSeq the log's last.
+	Next, LastSeq uint64
+}
+
+// Error names both sequences.
+func (e *TruncatedError) Error() string {
+	return fmt.Sprintf("the log ends at sequence %d but was read up to %d before: it was emptied, or restored from an older copy",
+		e.LastSeq, e.Next-1)
+}
+
+// EpochError says that the log is another one than before, or was restored under
+// a new epoch.
+type EpochError struct{ Want, Got Genesis }
+
+// Error names both epochs.
+func (e *EpochError) Error() string {
+	return fmt.Sprintf("the log is %s in epoch %s, not %s in epoch %s", e.Got.LogID, e.Got.Epoch, e.Want.LogID, e.Want.Epoch)
 }

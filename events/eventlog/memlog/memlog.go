@@ -6,6 +6,7 @@ package memlog
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"sync"
 
 	"github.com/holdfast-io/holdfast/events"
@@ -34,6 +35,9 @@ func New(genesis eventlog.Genesis) *Log {
 
 // Append implements eventlog.Log.
 func (l *Log) Append(ctx context.Context, subject string, env events.Envelope) (uint64, error) {
+	if _, ok := events.ParseSubject(subject); !ok {
+		return 0, fmt.Errorf("%w: %q", eventlog.ErrSubject, subject)
+	}
 	raw, err := env.Encode()
 	if err != nil {
 		return 0, err
@@ -93,8 +97,12 @@ func (l *Log) Get(_ context.Context, seq uint64) (events.Message, error) {
 
 // Tail implements eventlog.Log.
 func (l *Log) Tail(ctx context.Context, from uint64, handle func(events.Message) error) error {
-	if from == 0 {
-		from = 1
+	from = max(from, 1)
+	l.mu.Lock()
+	last := uint64(len(l.messages))
+	l.mu.Unlock()
+	if from > last+1 {
+		return &eventlog.TruncatedError{Next: from, LastSeq: last}
 	}
 	for next := from; ; {
 		l.mu.Lock()
@@ -105,6 +113,9 @@ func (l *Log) Tail(ctx context.Context, from uint64, handle func(events.Message)
 		}
 		l.mu.Unlock()
 		for _, m := range batch {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
 			if err := handle(m); err != nil {
 				return err
 			}
