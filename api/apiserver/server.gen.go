@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"strings"
 
 	"github.com/go-chi/chi/v5"
 	. "github.com/holdfast-io/holdfast/api"
@@ -2306,10 +2305,9 @@ func (response GetPolicy200JSONResponse) VisitGetPolicyResponse(w http.ResponseW
 }
 
 type ApplyPolicyRequestObject struct {
-	Name     Name `json:"name"`
-	Params   ApplyPolicyParams
-	JSONBody *ApplyPolicyJSONRequestBody
-	Body     io.Reader
+	Name   Name `json:"name"`
+	Params ApplyPolicyParams
+	Body   *ApplyPolicyJSONRequestBody
 }
 
 type ApplyPolicyResponseObject interface {
@@ -2429,10 +2427,9 @@ func (response GetRuntime200JSONResponse) VisitGetRuntimeResponse(w http.Respons
 }
 
 type ApplyRuntimeRequestObject struct {
-	Name     Name `json:"name"`
-	Params   ApplyRuntimeParams
-	JSONBody *ApplyRuntimeJSONRequestBody
-	Body     io.Reader
+	Name   Name `json:"name"`
+	Params ApplyRuntimeParams
+	Body   *ApplyRuntimeJSONRequestBody
 }
 
 type ApplyRuntimeResponseObject interface {
@@ -3242,19 +3239,13 @@ func (sh *strictHandler) ApplyPolicy(w http.ResponseWriter, r *http.Request, nam
 
 	request.Name = name
 	request.Params = params
-	if strings.HasPrefix(r.Header.Get("Content-Type"), "application/json") {
 
-		var body ApplyPolicyJSONRequestBody
-		if err := runtime.BindJSONBody(r, &body); err != nil {
-			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-			return
-		}
-		request.JSONBody = &body
-
+	var body ApplyPolicyJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
 	}
-	if strings.HasPrefix(r.Header.Get("Content-Type"), "application/yaml") {
-		request.Body = r.Body
-	}
+	request.Body = &body
 
 	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
 		return sh.ssi.ApplyPolicy(ctx, request.(ApplyPolicyRequestObject))
@@ -3362,19 +3353,13 @@ func (sh *strictHandler) ApplyRuntime(w http.ResponseWriter, r *http.Request, na
 
 	request.Name = name
 	request.Params = params
-	if strings.HasPrefix(r.Header.Get("Content-Type"), "application/json") {
 
-		var body ApplyRuntimeJSONRequestBody
-		if err := runtime.BindJSONBody(r, &body); err != nil {
-			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-			return
-		}
-		request.JSONBody = &body
-
+	var body ApplyRuntimeJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
 	}
-	if strings.HasPrefix(r.Header.Get("Content-Type"), "application/yaml") {
-		request.Body = r.Body
-	}
+	request.Body = &body
 
 	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
 		return sh.ssi.ApplyRuntime(ctx, request.(ApplyRuntimeRequestObject))
