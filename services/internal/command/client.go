@@ -1,0 +1,132 @@
+package command
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/holdfast-io/holdfast/api"
+	"github.com/holdfast-io/holdfast/events"
+	"github.com/holdfast-io/holdfast/services/internal/problem"
+)
+
+// Client sends commands. Its zero value but for NC is ready to use, by any number
+// of goroutines.
+type Client struct {
+	// NC is the connection to send by.
+	NC *nats.Conn
+	// Timeout is how long to wait where neither the context nor the request says;
+	// 0 means 10 s.
+	Timeout time.Duration
+}
+
+const (
+	defaultTimeout = 10 * time.Second
+	// margin is what the client waits longer than the service works, so that the
+	// service's own "outcome-unknown" arrives before the client has to guess it.
+	margin = 250 * time.Millisecond
+)
+
+// Do sends a command and waits for its answer until the request's deadline, or the
+// context's. The error is always a *problem.Error; the reply's N and Seq may be set
+// beside it. An empty CommandID gets a random one, which is right only for what
+// nobody repeats.
+func (c *Client) Do(ctx context.Context, service events.Service, tenant, verb string, req Request) (Reply, error) {
+	reply, p := c.do(ctx, service, tenant, verb, req)
+	if p != nil {
+		return reply, p
+	}
+	return reply, nil
+}
+
+func (c *Client) do(ctx context.Context, service events.Service, tenant, verb string, req Request) (Reply, *problem.Error) {
+	subject, err := events.CommandSubject(service, tenant, verb)
+	if err != nil {
+		return Reply{}, problem.From(err)
+	}
+	if req.CommandID == "" {
+		req.CommandID = events.RandomID(events.PrefixCommand)
+	}
+	req.Deadline = c.deadline(ctx, req.Deadline).UTC()
+	if err := req.Validate(); err != nil {
+		return Reply{}, problem.From(err)
+	}
+	body, err := json.Marshal(req)
+	if err != nil {
+		return Reply{}, problem.Wrap(api.CodeInvalidRequest, "The command's body is not JSON.", err)
+	}
+	if len(body) > MaxRequestBytes {
+		return Reply{}, problem.Newf(api.CodePayloadTooLarge, "The command has %d bytes, at most %d.", len(body), MaxRequestBytes)
+	}
+	if !c.NC.IsConnected() {
+		// Buffered until a reconnect it would be sent after its sender gave up.
+		return Reply{}, notTaken(service, nats.ErrDisconnected)
+	}
+	if err := ctx.Err(); err != nil {
+		return Reply{}, notTaken(service, err)
+	}
+	ctx, cancel := context.WithDeadline(ctx, req.Deadline.Add(margin))
+	defer cancel()
+	m, err := c.NC.RequestWithContext(ctx, subject, body)
+	if err != nil {
+		return Reply{}, unanswered(service, err)
+	}
+	reply, err := decodeReply(m.Data)
+	if err != nil {
+		return Reply{}, problem.Wrap(api.CodeOutcomeUnknown, "The answer can't be read: ask again with the same idempotency key.", err)
+	}
+	return reply, reply.Problem
+}
+
+// deadline is the earliest of what the request and the context say, the latter
+// less the margin, or the client's own timeout.
+func (c *Client) deadline(ctx context.Context, asked time.Time) time.Time {
+	timeout := c.Timeout
+	if timeout <= 0 {
+		timeout = defaultTimeout
+	}
+	d, now := asked, time.Now()
+	if at, ok := ctx.Deadline(); ok {
+		// A context with little time left still leaves the service most of it.
+		if at = at.Add(-min(margin, at.Sub(now)/10)); d.IsZero() || at.Before(d) {
+			d = at
+		}
+	}
+	if d.IsZero() {
+		d = now.Add(timeout)
+	}
+	return d
+}
+
+// unanswered tells what was never taken from what may have been.
+func unanswered(service events.Service, err error) *problem.Error {
+	switch {
+	case errors.Is(err, nats.ErrNoResponders), errors.Is(err, nats.ErrConnectionClosed),
+		errors.Is(err, nats.ErrConnectionDraining), errors.Is(err, nats.ErrReconnectBufExceeded):
+		return notTaken(service, err)
+	case errors.Is(err, nats.ErrMaxPayload):
+		return problem.Wrap(api.CodePayloadTooLarge, "The command is over the limit of one message.", err)
+	default:
+		return problem.Wrap(api.CodeOutcomeUnknown,
+			fmt.Sprintf("The %s service did not answer in time: ask again with the same idempotency key.", service), err)
+	}
+}
+
+func notTaken(service events.Service, err error) *problem.Error {
+	p := problem.Wrap(api.CodeNotReady, fmt.Sprintf("The %s service can't be reached; nothing changed.", service), err)
+	p.RetryAfter = whenFull
+	return p
+}
+
+// pointer makes a JSON pointer of encoding/json's dotted path.
+func pointer(path string) string {
+	if path == "" {
+		return ""
+	}
+	return "/" + strings.ReplaceAll(path, ".", "/")
+}

@@ -1,0 +1,105 @@
+package problem
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/holdfast-io/holdfast/api"
+	"github.com/holdfast-io/holdfast/events"
+	"github.com/holdfast-io/holdfast/events/eventlog"
+)
+
+// CodeLogFaulted says that a session's chain is broken, or holds an event of a
+// service that may not write it. Its subject takes no commands until an operator
+// has looked at it; other sessions go on.
+const CodeLogFaulted api.Code = "log-faulted"
+
+// From gives any error as a problem; nil for nil. A problem anywhere in the chain
+// is the answer itself.
+//
+//	outcome-unknown     the append's outcome was not learnt, or time ran out
+//	not-ready           NATS or the log can't be reached or isn't installed: nothing was sent
+//	unknown-event-type  the log holds what this build doesn't know
+//	log-faulted         a broken chain, or an event of a service that may not write it
+//	invalid-request     a name that can't be a token of a subject
+//	payload-too-large   an envelope over its limit
+//	internal            everything else
+func From(err error) *Error {
+	if err == nil {
+		return nil
+	}
+	var p *Error
+	if errors.As(err, &p) && p != nil {
+		return p
+	}
+	var fromAPI *api.Error
+	if errors.As(err, &fromAPI) && fromAPI != nil {
+		return fromAPIError(fromAPI, err)
+	}
+	var (
+		unknownOutcome *eventlog.OutcomeUnknownError
+		unknownType    *events.UnknownTypeError
+		foreign        *events.ForeignTypeError
+		chain          *eventlog.ChainError
+		badToken       *events.BadTokenError
+	)
+	switch {
+	case errors.As(err, &unknownOutcome):
+		return Wrap(api.CodeOutcomeUnknown, "It may or may not have taken effect: ask again with the same idempotency key.", err)
+	case errors.As(err, &unknownType):
+		return Wrap(api.CodeUnknownEventType, unknownType.Error(), err)
+	case errors.As(err, &foreign), errors.As(err, &chain):
+		return faulted(err)
+	case errors.As(err, &badToken):
+		return Wrap(api.CodeInvalidRequest, badToken.Error(), err)
+	case errors.Is(err, events.ErrTooLarge):
+		return Wrap(api.CodePayloadTooLarge, "What this would store is over the limit of one message.", err)
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		// Where it stopped isn't known here, so it isn't called a refusal.
+		return Wrap(api.CodeOutcomeUnknown, "It did not finish in time: ask again with the same idempotency key.", err)
+	case unreachable(err):
+		return Wrap(api.CodeNotReady, "The log can't be reached now; nothing changed.", err)
+	default:
+		return Wrap(api.CodeInternal, "", err)
+	}
+}
+
+func faulted(err error) *Error {
+	p := Wrap(CodeLogFaulted, "The log of this session is faulted; an operator has to look at it.", err)
+	p.status, p.title = http.StatusServiceUnavailable, "Log faulted"
+	return p
+}
+
+func fromAPIError(e *api.Error, cause error) *Error {
+	p := Wrap(e.Problem.Code, e.Problem.Detail, cause)
+	p.Phase, p.Allowed, p.Errors, p.RetryAfter = e.Problem.Phase, e.Problem.Allowed, e.Problem.Errors, e.RetryAfter
+	p.status, p.title = e.Problem.Status, e.Problem.Title
+	if !e.Problem.Winner.At.IsZero() {
+		if winner, err := json.Marshal(e.Problem.Winner); err == nil {
+			p.Winner = winner
+		}
+	}
+	return p
+}
+
+// unreachable finds what NATS says when it is down, restarting or not installed.
+// An append wraps these in an OutcomeUnknownError, so here they come from reads.
+func unreachable(err error) bool {
+	for _, e := range []error{
+		eventlog.ErrNoGenesis,
+		nats.ErrTimeout, nats.ErrNoResponders, nats.ErrNoServers, nats.ErrDisconnected,
+		nats.ErrConnectionClosed, nats.ErrConnectionDraining, nats.ErrConnectionReconnecting,
+		jetstream.ErrNoStreamResponse, jetstream.ErrStreamNotFound, jetstream.ErrConsumerNotFound,
+		jetstream.ErrJetStreamNotEnabled, jetstream.ErrJetStreamNotEnabledForAccount,
+	} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}
