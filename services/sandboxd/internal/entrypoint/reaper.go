@@ -183,7 +183,7 @@ func (p *Proc) Signal(sig unix.Signal) error {
 // Exit says in words how the process ended. It may be called after Done.
 func (p *Proc) Exit() string {
 	if p.status.Signaled() {
-		return "killed by " + unix.SignalName(p.status.Signal())
+		return "was killed by " + unix.SignalName(p.status.Signal())
 	}
 	return fmt.Sprintf("exited with status %d", p.status.ExitStatus())
 }
