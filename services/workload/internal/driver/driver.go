@@ -13,12 +13,13 @@ type Driver interface {
 	// Claim makes the sandbox of c.Ref or finds it again. It adopts a warm one
 	// where the pool has one of the runtime's revision and the session has no
 	// workspace yet. It returns when the sandbox can be bound; Ready says when its
-	// entrypoint answers. A suspended or lost sandbox isn't started: ErrNotRunning.
-	// While an earlier generation still runs it is ErrBusy.
+	// entrypoint answers. One that was lost is started again with a new PodUID, on
+	// which callers fence. What earlier generations left is removed, but their
+	// volume; while one still runs it is ErrBusy.
 	Claim(ctx context.Context, c Claim) (Sandbox, error)
-	// Resume starts a suspended sandbox again, as a new incarnation with the
-	// session's workspace. One that runs already under the same intent is returned
-	// as it is.
+	// Resume is Claim for a sandbox that must exist: it starts a suspended one
+	// again, as a new incarnation with the session's workspace. One that runs
+	// already is returned as it is.
 	Resume(ctx context.Context, c Claim) (Sandbox, error)
 	// Suspend ends the processes and keeps the workspace. A lost sandbox becomes a
 	// suspended one.

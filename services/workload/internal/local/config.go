@@ -1,0 +1,101 @@
+package local
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/holdfast-io/holdfast/services/internal/sandboxapi"
+	"github.com/holdfast-io/holdfast/services/workload/internal/driver"
+)
+
+// Config configures a Driver. Zero values mean the defaults given.
+type Config struct {
+	// DataDir is the absolute directory below which the driver keeps its own.
+	// Required.
+	DataDir string
+	// SandboxdPath is the sandboxd binary to run. Required.
+	SandboxdPath string
+	// AgentSocket is the gateway's agent listener: an absolute path of a unix
+	// socket that has its directory for itself, because that directory is what
+	// sandboxes see. It needs not exist yet. As root the directory must be
+	// passable and the socket writable by others (sandboxes have other uids).
+	// Required.
+	AgentSocket string
+	// Granter redeems binds. Required.
+	Granter driver.Granter
+	// Isolation is "namespaces" (default) or "none".
+	Isolation string
+	// UIDBase and UIDCount give the range of host uids for sandboxes when the
+	// driver runs as root: 1879048192 (beyond what distributions and systemd
+	// allot) and 65536.
+	UIDBase, UIDCount int
+	// TmpBytes bounds a sandbox's /tmp and its shared memory, each: 256 MiB.
+	TmpBytes int64
+	// StartTimeout bounds the start of sandboxd (not of the entrypoint): 20 s.
+	StartTimeout time.Duration
+	// StopGrace is how long an agent may take to end by itself: 3 s.
+	StopGrace time.Duration
+	// Log takes the driver's and the sandboxes' messages: slog.Default().
+	Log *slog.Logger
+}
+
+// withDefaults validates c and fills in the defaults.
+func (c Config) withDefaults() (Config, error) {
+	if c.Isolation == "" {
+		c.Isolation = sandboxapi.IsolationNamespaces
+	}
+	if c.UIDBase == 0 {
+		c.UIDBase = 0x70000000
+	}
+	if c.UIDCount == 0 {
+		c.UIDCount = 1 << 16
+	}
+	if c.TmpBytes == 0 {
+		c.TmpBytes = 256 << 20
+	}
+	if c.StartTimeout == 0 {
+		c.StartTimeout = 20 * time.Second
+	}
+	if c.StopGrace == 0 {
+		c.StopGrace = 3 * time.Second
+	}
+	if c.Log == nil {
+		c.Log = slog.Default()
+	}
+	return c, c.validate()
+}
+
+func (c Config) validate() error {
+	var errs []error
+	if !filepath.IsAbs(c.DataDir) {
+		errs = append(errs, errors.New("DataDir must be an absolute path"))
+	}
+	if !filepath.IsAbs(c.AgentSocket) {
+		errs = append(errs, errors.New("AgentSocket must be an absolute path"))
+	}
+	if info, err := os.Stat(c.SandboxdPath); err != nil {
+		errs = append(errs, fmt.Errorf("SandboxdPath: %w", err))
+	} else if !info.Mode().IsRegular() {
+		errs = append(errs, errors.New("SandboxdPath must be a file"))
+	}
+	if c.Granter == nil {
+		errs = append(errs, errors.New("Granter is required"))
+	}
+	if c.Isolation != sandboxapi.IsolationNamespaces && c.Isolation != sandboxapi.IsolationNone {
+		errs = append(errs, fmt.Errorf("Isolation %q is neither %q nor %q", c.Isolation, sandboxapi.IsolationNamespaces, sandboxapi.IsolationNone))
+	}
+	if c.UIDBase < 1000 || c.UIDCount < 1 || int64(c.UIDBase)+int64(c.UIDCount) > 0xfffffffe {
+		errs = append(errs, errors.New("UIDBase and UIDCount must give unprivileged 32-bit uids"))
+	}
+	if c.TmpBytes < 0 || c.StartTimeout < 0 || c.StopGrace < 0 {
+		errs = append(errs, errors.New("TmpBytes, StartTimeout and StopGrace can't be negative"))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("local driver: %w: %w", driver.ErrInvalid, err)
+	}
+	return nil
+}

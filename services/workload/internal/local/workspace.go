@@ -1,0 +1,82 @@
+package local
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+)
+
+// ownerOf returns the uid that a file belongs to.
+func ownerOf(path string) (int, error) {
+	info, err := os.Lstat(path)
+	if err != nil {
+		return 0, err
+	}
+	st, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return 0, fmt.Errorf("owner of %s: unknown", path)
+	}
+	return int(st.Uid), nil
+}
+
+// exists says whether a path does.
+func exists(path string) (bool, error) {
+	_, err := os.Lstat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// makeOwned makes a private directory that belongs to uid.
+func makeOwned(dir string, uid int) error {
+	if err := os.MkdirAll(filepath.Dir(dir), 0o700); err != nil {
+		return err
+	}
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return err
+	}
+	if uid == os.Getuid() {
+		return nil
+	}
+	return os.Chown(dir, uid, uid)
+}
+
+// remakeOwned empties a directory by making it again.
+func remakeOwned(dir string, uid int) error {
+	if err := removeTree(dir); err != nil {
+		return err
+	}
+	return makeOwned(dir, uid)
+}
+
+// reown gives a tree to another uid: that of a driver that ran as somebody else.
+func reown(dir string, uid int) error {
+	return filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		return os.Lchown(path, uid, uid)
+	})
+}
+
+// removeTree removes a tree that an agent may have filled: also directories
+// that their owner made unreadable.
+func removeTree(dir string) error {
+	err := os.RemoveAll(dir)
+	if !errors.Is(err, fs.ErrPermission) {
+		return err
+	}
+	// Visiting a directory comes before reading it, so that each is opened up in
+	// time; what still fails shows in the second removal.
+	_ = filepath.WalkDir(dir, func(path string, d fs.DirEntry, _ error) error {
+		if d != nil && d.IsDir() {
+			_ = os.Chmod(path, 0o700)
+		}
+		return nil
+	})
+	return os.RemoveAll(dir)
+}
