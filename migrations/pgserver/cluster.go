@@ -118,3 +118,36 @@ func syncDir(path string) error {
 	}
 	return nil
 }
+
+// Clone copies the cluster of the server's folder from, which nobody may be
+// serving, into the folder to, which must have none. It is not durable: for
+// data that nobody will miss.
+func Clone(from, to string) (err error) {
+	source, err := hold(from)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, source.release()) }()
+	target, err := hold(to)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, target.release()) }()
+	if err := os.CopyFS(target.data(), os.DirFS(source.data())); err != nil {
+		return fmt.Errorf("copy the cluster: %w", err)
+	}
+	err = filepath.WalkDir(target.data(), func(path string, _ os.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		return source.owner.give(path)
+	})
+	if err != nil {
+		return fmt.Errorf("copy the cluster: %w", err)
+	}
+	// PostgreSQL refuses a cluster that others can look into.
+	if err := os.Chmod(target.data(), 0o700); err != nil { //nolint:gosec // a folder
+		return fmt.Errorf("copy the cluster: %w", err)
+	}
+	return nil
+}

@@ -30,7 +30,7 @@ const socketName = ".s.PGSQL.5432"
 // graceOfOrphan is how long a server whose parent was killed may take to end
 // before it counts as somebody's. An immediate shutdown takes well under a
 // second, up to 5 s when a backend does not listen.
-const graceOfOrphan = 10 * time.Second
+const graceOfOrphan = 7 * time.Second
 
 // folder is a server's folder while this process holds it.
 type folder struct {
@@ -158,7 +158,7 @@ func readPID(path string) int {
 // socketDir returns the folder of the socket, made and owned.
 func (f *folder) socketDir() (string, error) {
 	own := filepath.Join(f.dir, runName)
-	if len(own)+1+len(socketName) <= maxSocketPath && f.owner.reaches(filepath.Join(own, socketName)) {
+	if len(own)+1+len(socketName) <= maxSocketPath && f.owner.reaches(own) {
 		return own, f.ownDir(own)
 	}
 	// Too long or unreachable: a short one elsewhere, found again by the link.

@@ -156,11 +156,13 @@ func copyCluster(ctx context.Context, dir string) error {
 		return err
 	}
 	// With fsync, unlike its copies: this one has to survive a power cut.
-	err = pgserver.Init(ctx, pgserver.Config{Dir: kept})
-	if err := errors.Join(err, unlock()); err != nil {
-		return fmt.Errorf("keep a cluster to copy: %w", err)
+	if err = pgserver.Init(ctx, pgserver.Config{Dir: kept}); err == nil {
+		err = pgserver.Clone(kept, dir)
 	}
-	return copyOwned(filepath.Join(kept, "data"), filepath.Join(dir, "data"))
+	if err := errors.Join(err, unlock()); err != nil {
+		return fmt.Errorf("copy the kept cluster: %w", err)
+	}
+	return nil
 }
 
 // exclusive waits for the lock in path: test processes start together.
@@ -173,32 +175,4 @@ func exclusive(path string) (unlock func() error, _ error) {
 		return nil, errors.Join(fmt.Errorf("lock the kept cluster: %w", err), f.Close())
 	}
 	return f.Close, nil
-}
-
-// copyOwned copies a tree with its owners and closes it to everybody else.
-func copyOwned(from, to string) error {
-	info, err := os.Stat(from)
-	if err != nil {
-		return fmt.Errorf("copy the kept cluster: %w", err)
-	}
-	if err := os.CopyFS(to, os.DirFS(from)); err != nil {
-		return fmt.Errorf("copy the kept cluster: %w", err)
-	}
-	st, ok := info.Sys().(*syscall.Stat_t)
-	if !ok {
-		return errors.New("copy the kept cluster: no owner")
-	}
-	err = filepath.WalkDir(to, func(path string, _ os.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		return os.Lchown(path, int(st.Uid), int(st.Gid))
-	})
-	if err == nil {
-		err = os.Chmod(to, 0o700) //nolint:gosec // a folder
-	}
-	if err != nil {
-		return fmt.Errorf("copy the kept cluster: %w", err)
-	}
-	return nil
 }
