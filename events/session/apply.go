@@ -137,15 +137,15 @@ func (s *State) evolveRun(meta events.Meta, p Payload) {
 	switch p := p.(type) {
 	case RunStarted:
 		s.dequeue(p.RunID)
-		root := p.RunID
+		root, resumes := p.RunID, []string(nil)
 		if s.Interrupted != nil && s.Interrupted.RunID == p.ParentRunID {
-			root = s.Interrupted.Root
+			root, resumes = s.Interrupted.Root, s.Interrupted.Calls
 			s.RunIDs[p.ParentRunID] = RunContinued
 			s.Interrupted = nil
 		}
 		s.Run = &Run{
 			ID: p.RunID, Parent: p.ParentRunID, Root: root, Instance: p.Instance, Generation: p.Generation,
-			PodUID: p.PodUID, Requester: p.Requester, StartedAt: meta.Time, StartN: meta.N, Recorded: map[string]bool{},
+			PodUID: p.PodUID, Requester: p.Requester, StartedAt: meta.Time, StartN: meta.N, Resumes: resumes, Recorded: map[string]bool{},
 		}
 		s.RunIDs[p.RunID] = RunRunning
 	case RunTakenOver:

@@ -145,6 +145,9 @@ type Run struct {
 	StartedAt       time.Time
 	StartN          uint64
 	CancelRequested bool
+	// Resumes are the calls that the parked run before waited for: the answers that
+	// this run's resume[] carries.
+	Resumes []string
 	// Recorded are the ids of the messages recorded so far.
 	Recorded map[string]bool
 }
