@@ -4,7 +4,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -98,6 +100,9 @@ const ProblemContentType = "application/problem+json"
 
 // problemURN prefixes a code in a problem's type.
 const problemURN = "urn:holdfast:problem:"
+
+// Codes are all codes of this version, sorted.
+func Codes() []Code { return slices.Sorted(maps.Keys(meanings)) }
 
 // Known says whether c is one of this version's codes.
 func (c Code) Known() bool { _, ok := meanings[c]; return ok }

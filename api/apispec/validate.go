@@ -116,14 +116,7 @@ func requestErrors(e *openapi3filter.RequestError) []api.FieldError {
 	if e.Parameter != nil {
 		base = e.Parameter.In + "/" + e.Parameter.Name
 	}
-	var fields []api.FieldError
-	collectSchemaErrors(e.Err, func(s *openapi3.SchemaError) {
-		pointer := base
-		for _, part := range s.JSONPointer() {
-			pointer += "/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(part)
-		}
-		fields = append(fields, api.FieldError{Pointer: bounded(pointer, 500), Detail: bounded(s.Reason, 500)})
-	})
+	fields := schemaFields(base, e.Err)
 	if len(fields) > 0 {
 		return fields
 	}
@@ -134,6 +127,20 @@ func requestErrors(e *openapi3filter.RequestError) []api.FieldError {
 		detail = "the body isn't well formed"
 	}
 	return []api.FieldError{{Pointer: base, Detail: detail}}
+}
+
+// schemaFields are the places in a tree of schema errors, as JSON pointers
+// behind base. There are at most maxFieldErrors.
+func schemaFields(base string, err error) []api.FieldError {
+	var fields []api.FieldError
+	collectSchemaErrors(err, func(s *openapi3.SchemaError) {
+		pointer := base
+		for _, part := range s.JSONPointer() {
+			pointer += "/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(part)
+		}
+		fields = append(fields, api.FieldError{Pointer: bounded(pointer, 500), Detail: bounded(s.Reason, 500)})
+	})
+	return fields[:min(len(fields), maxFieldErrors)]
 }
 
 // collectSchemaErrors visits each schema error in a tree of them.
