@@ -122,7 +122,7 @@ func (a *App) callReply(ctx context.Context, tenant, id, call string, res eventl
 	if err != nil {
 		return command.Reply{}, err
 	}
-	return command.ReplyWith(res, out)
+	return command.Result(res.N, res.Seq, res.Repeated, out)
 }
 
 func callResult(c *session.Call) verbs.CallResult {
@@ -158,7 +158,7 @@ func (a *App) start(ctx context.Context, tenant string, req command.Request) (co
 		return command.Reply{}, err
 	}
 	failpoint.Hit("call-started")
-	return command.ReplyWith(res, struct {
+	return command.Result(res.N, res.Seq, res.Repeated, struct {
 		Go bool `json:"go"`
 	}{true})
 }
@@ -213,7 +213,7 @@ func (a *App) answerReply(ctx context.Context, tenant string, req command.Reques
 	if err != nil {
 		return command.Reply{N: res.N, Seq: res.Seq}, err
 	}
-	return command.ReplyWith(res, out)
+	return command.Result(res.N, res.Seq, res.Repeated, out)
 }
 
 // refusedBefore gives the same refusal again to a repeated command whose answer

@@ -41,7 +41,7 @@ func (a *App) applyPolicy(ctx context.Context, tenant string, req command.Reques
 		return command.Reply{}, err
 	}
 	out := verbs.ApplyResult{Revision: res.N, Changed: len(res.Records) > 0}
-	return command.ReplyWith(res, out)
+	return command.Result(res.N, res.Seq, res.Repeated, out)
 }
 
 // readPolicy decodes and compiles a policy, and says every place that is wrong.

@@ -82,7 +82,7 @@ func (a *App) create(ctx context.Context, tenant string, req command.Request) (c
 	if cmd.Message != nil {
 		out.RunID = cmd.Message.RunID
 	}
-	return command.ReplyWith(res, out)
+	return command.Result(res.N, res.Seq, res.Repeated, out)
 }
 
 func (a *App) createCommand(ctx context.Context, tenant string, req command.Request, body verbs.CreateBody) (decider.Create, error) {
@@ -139,7 +139,7 @@ func (a *App) send(ctx context.Context, tenant string, req command.Request) (com
 			return command.Reply{}, err
 		}
 	}
-	return command.ReplyWith(res, verbs.SendResult{MessageID: cmd.MessageID, RunID: cmd.RunID})
+	return command.Result(res.N, res.Seq, res.Repeated, verbs.SendResult{MessageID: cmd.MessageID, RunID: cmd.RunID})
 }
 
 func noAgent() error {

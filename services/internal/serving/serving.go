@@ -1,0 +1,110 @@
+// Package serving runs a service that decides: its commands, its reactor and its
+// sweep of deadlines, until the context ends; then it finishes what it has begun.
+// What a service is made of stands in [Parts], what it needs in [Config].
+package serving
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/holdfast-io/holdfast/events"
+	"github.com/holdfast-io/holdfast/events/eventlog"
+	"github.com/holdfast-io/holdfast/events/session"
+	"github.com/holdfast-io/holdfast/services/internal/command"
+	"github.com/holdfast-io/holdfast/services/internal/deadlines"
+	"github.com/holdfast-io/holdfast/services/internal/reactor"
+)
+
+// Config is what every deciding service needs.
+type Config struct {
+	// NC is a connection as the service's own NATS user.
+	NC *nats.Conn
+	// Log is EVENTS, Epoch its genesis' epoch.
+	Log   eventlog.Log
+	Epoch string
+	// Copy shortens cold loads; nil does without.
+	Copy eventlog.Copy
+	// Views tells what is due and what isn't settled.
+	Views  Views
+	Logger *slog.Logger
+	// Now is the clock; nil means time.Now.
+	Now func() time.Time
+}
+
+// Views is what a service reads from the projections.
+type Views interface {
+	deadlines.Reader
+	// Unsettled lists the sessions that the service would act on.
+	Unsettled(ctx context.Context, service events.Service) ([]reactor.Key, error)
+}
+
+// Validate names what is missing.
+func (c Config) Validate() error {
+	if c.NC == nil || c.Log == nil || c.Epoch == "" || c.Views == nil || c.Logger == nil {
+		return errors.New("a service needs NC, Log, Epoch, Views and Logger")
+	}
+	return nil
+}
+
+// Parts is what a service is made of.
+type Parts struct {
+	Service  events.Service
+	Handlers map[string]command.Handler
+	// Interested says whether a message of these event types may change what Settle
+	// decides.
+	Interested func(types []string) bool
+	Settle     func(ctx context.Context, key reactor.Key) error
+	// Due acts on a deadline that has passed; nil for a service without any.
+	Due func(ctx context.Context, tenant, id string, d session.Deadline) error
+	// Background runs beside the rest until ctx ends; may be nil.
+	Background func(ctx context.Context, requeue Requeue) error
+}
+
+// Requeue gives a session to the service's reactor again.
+type Requeue interface {
+	Enqueue(reactor.Key)
+	EnqueueAfter(reactor.Key, time.Duration)
+}
+
+// stopGrace bounds the orderly end of the commands under way.
+const stopGrace = 10 * time.Second
+
+// Run serves until ctx ends.
+func Run(ctx context.Context, cfg Config, parts Parts) error {
+	react, err := reactor.New(reactor.Config{
+		NC: cfg.NC, Service: parts.Service, Interested: parts.Interested, Settle: parts.Settle,
+		Unsettled: func(ctx context.Context) ([]reactor.Key, error) { return cfg.Views.Unsettled(ctx, parts.Service) },
+		Logger:    cfg.Logger,
+	})
+	if err != nil {
+		return fmt.Errorf("%s reactor: %w", parts.Service, err)
+	}
+	server, err := command.Serve(cfg.NC, parts.Service, parts.Handlers, cfg.Logger)
+	if err != nil {
+		return fmt.Errorf("%s commands: %w", parts.Service, err)
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return react.Run(ctx) })
+	if parts.Due != nil {
+		g.Go(func() error {
+			sweep := deadlines.Sweep{Reader: cfg.Views, Service: parts.Service, Handle: parts.Due, Logger: cfg.Logger}
+			return sweep.Run(ctx)
+		})
+	}
+	if parts.Background != nil {
+		g.Go(func() error { return parts.Background(ctx, react) })
+	}
+	g.Go(func() error {
+		<-ctx.Done()
+		stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopGrace)
+		defer cancel()
+		return server.Stop(stop)
+	})
+	return g.Wait()
+}
