@@ -46,7 +46,8 @@ type Server struct {
 	inFlight sync.WaitGroup
 
 	mu       sync.Mutex
-	stopping bool
+	stopping bool // Stop was called
+	closed   bool // nothing more is begun
 	stopped  chan struct{}
 }
 
@@ -106,6 +107,9 @@ func (s *Server) Stop(ctx context.Context) error {
 		if err = s.drain(ctx); err != nil {
 			err = fmt.Errorf("stop commands of %s: %w", s.service, err)
 		}
+		s.mu.Lock()
+		s.closed = true
+		s.mu.Unlock()
 		go func() {
 			s.inFlight.Wait()
 			s.cancel()
@@ -122,7 +126,7 @@ func (s *Server) Stop(ctx context.Context) error {
 }
 
 // drain ends the subscriptions and returns when what had been delivered to them
-// has been handed to a handler or refused.
+// has been handed to a handler: it was taken, so it is answered.
 func (s *Server) drain(ctx context.Context) error {
 	if err := s.micro.Stop(); err != nil {
 		return err
@@ -180,11 +184,11 @@ func (s *Server) endpoint(verb string, h Handler) micro.HandlerFunc {
 	}
 }
 
-// begin counts a request in, unless the server is stopping.
+// begin counts a request in, unless the server has stopped taking them.
 func (s *Server) begin() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.stopping {
+	if s.closed {
 		return false
 	}
 	s.inFlight.Add(1)
