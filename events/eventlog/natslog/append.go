@@ -4,14 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
-	"github.com/cenkalti/backoff/v5"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/holdfast-io/holdfast/events"
 	"github.com/holdfast-io/holdfast/events/eventlog"
+	"github.com/holdfast-io/holdfast/events/internal/stream"
 )
 
 // Codes of the server's refusal of an expected last sequence.
@@ -36,7 +35,7 @@ func (l *Log) Append(ctx context.Context, subject string, env events.Envelope) (
 		return 0, err // nothing was sent: the outcome is known
 	}
 	a := attempt{log: l, subject: subject, body: body, types: env.Types(), prev: env.Prev}
-	pace := newPace()
+	pace := stream.NewPace()
 	for {
 		seq, err := a.send(ctx)
 		if err == nil {
@@ -46,7 +45,7 @@ func (l *Log) Append(ctx context.Context, subject string, env events.Envelope) (
 		if settled {
 			return 0, err
 		}
-		if stop := pace.wait(ctx); stop != nil {
+		if stop := pace.Wait(ctx); stop != nil {
 			if a.inDoubt {
 				return 0, &eventlog.OutcomeUnknownError{Subject: subject, Command: env.Command, Err: fmt.Errorf("%w: %w", stop, err)}
 			}
@@ -133,25 +132,4 @@ func neverSent(err error) bool {
 		errors.Is(err, nats.ErrReconnectBufExceeded) ||
 		errors.Is(err, nats.ErrMaxPayload) ||
 		errors.Is(err, nats.ErrBadSubject)
-}
-
-// pace spreads the sendings of one call: 5 ms, growing to half a second.
-type pace struct{ b *backoff.ExponentialBackOff }
-
-func newPace() pace {
-	b := backoff.NewExponentialBackOff()
-	b.InitialInterval, b.MaxInterval = 5*time.Millisecond, 500*time.Millisecond
-	return pace{b: b}
-}
-
-// wait gives ctx's error where it ends first.
-func (p pace) wait(ctx context.Context) error {
-	t := time.NewTimer(p.b.NextBackOff())
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return ctx.Err()
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }

@@ -29,13 +29,14 @@
 //
 // # Reads
 //
-// Last and Get are raw STREAM.MSG.GET requests, which the stream's leader
-// answers. The client library takes direct get where the stream allows it, and a
-// follower's direct get was measured to be stale after an acknowledged write.
+// Last, Get and Info are answered by the stream's leader, never by a follower's
+// direct get. Tail reads by an ordered consumer, and notices when the stream was
+// emptied, or restored from an older copy, instead of waiting beyond its end.
 package natslog
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -45,6 +46,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/events"
 	"github.com/holdfast-io/holdfast/events/eventlog"
+	"github.com/holdfast-io/holdfast/events/internal/stream"
 )
 
 // Options of a Log; the zero value takes the defaults.
@@ -62,9 +64,9 @@ type Options struct {
 // Log is an eventlog.Log on the stream EVENTS. It owns nothing: whoever made the
 // connection closes it, after the contexts of all calls have ended.
 type Log struct {
-	js   jetstream.JetStream
-	nc   *nats.Conn
-	opts Options
+	js     jetstream.JetStream
+	reader stream.Reader
+	opts   Options
 }
 
 var _ eventlog.Log = (*Log)(nil)
@@ -84,28 +86,142 @@ func New(js jetstream.JetStream, nc *nats.Conn, opts Options) (*Log, error) {
 	if opts.CheckEvery == 0 {
 		opts.CheckEvery = 5 * time.Second
 	}
-	return &Log{js: js, nc: nc, opts: opts}, nil
+	return &Log{
+		js: js, opts: opts,
+		reader: stream.Reader{JS: js, NC: nc, Name: events.StreamEvents, AttemptTimeout: opts.AttemptTimeout},
+	}, nil
+}
+
+// Last implements eventlog.Log.
+func (l *Log) Last(ctx context.Context, subject string) (events.Message, bool, error) {
+	if _, ok := events.ParseSubject(subject); !ok {
+		return events.Message{}, false, fmt.Errorf("%w: %q", eventlog.ErrSubject, subject)
+	}
+	m, err := l.reader.Last(ctx, subject)
+	switch {
+	case errors.Is(err, stream.ErrNoMessage):
+		return events.Message{}, false, nil
+	case err != nil:
+		return events.Message{}, false, fmt.Errorf("last of %s: %w", subject, named(err))
+	}
+	return message(m), true, nil
+}
+
+// Get implements eventlog.Log.
+func (l *Log) Get(ctx context.Context, seq uint64) (events.Message, error) {
+	m, err := l.reader.Get(ctx, seq)
+	if err != nil {
+		return events.Message{}, fmt.Errorf("get %d: %w", seq, named(err))
+	}
+	return message(m), nil
 }
 
 // Info implements eventlog.Log. The log's first message has to be its genesis.
 func (l *Log) Info(ctx context.Context) (eventlog.Info, error) {
-	state, err := l.streamState(ctx)
+	first, last, err := l.reader.Extent(ctx)
+	if err != nil {
+		return eventlog.Info{}, named(err)
+	}
+	genesis, err := l.genesisAt(ctx, first)
 	if err != nil {
 		return eventlog.Info{}, err
 	}
-	genesis, err := l.genesisAt(ctx, state.FirstSeq)
-	if err != nil {
-		return eventlog.Info{}, err
+	return eventlog.Info{Genesis: genesis, FirstSeq: first, LastSeq: last}, nil
+}
+
+// genesisAt reads the log's identity from its first message.
+func (l *Log) genesisAt(ctx context.Context, first uint64) (eventlog.Genesis, error) {
+	m, err := l.reader.Get(ctx, first)
+	switch {
+	case errors.Is(err, stream.ErrNoMessage):
+		return eventlog.Genesis{}, eventlog.ErrNoGenesis
+	case err != nil:
+		return eventlog.Genesis{}, named(err)
+	case m.Subject != events.SubjectGenesis:
+		return eventlog.Genesis{}, fmt.Errorf("%w: its first message is on %s", eventlog.ErrNoGenesis, m.Subject)
 	}
-	return eventlog.Info{Genesis: genesis, FirstSeq: state.FirstSeq, LastSeq: state.LastSeq}, nil
+	var g eventlog.Genesis
+	if err := json.Unmarshal(m.Data, &g); err != nil || g.LogID == "" || g.Epoch == "" {
+		return eventlog.Genesis{}, fmt.Errorf("%w: the body of its first message is not one: %q", eventlog.ErrNoGenesis, m.Data)
+	}
+	return g, nil
+}
+
+// Tail implements eventlog.Log. It looks at the log's extent and genesis before
+// it starts and every CheckEvery while it runs.
+func (l *Log) Tail(ctx context.Context, from uint64, handle func(events.Message) error) error {
+	next := max(from, 1)
+	info, err := l.Info(ctx)
+	if err != nil {
+		return err
+	}
+	if err := l.check(ctx, next, info.Genesis); err != nil {
+		return err
+	}
+	err = l.reader.Tail(ctx, next, func(m stream.Message) error {
+		if m.Seq != next {
+			return &eventlog.ChainError{
+				Subject: m.Subject, Seq: m.Seq,
+				Detail: fmt.Sprintf("the log keeps every message, but %d came where %d was next", m.Seq, next),
+			}
+		}
+		if err := handle(message(m)); err != nil {
+			return err
+		}
+		next++
+		return nil
+	}, func(ctx context.Context, next uint64) error {
+		err := l.check(ctx, next, info.Genesis)
+		if changed(err) {
+			return err
+		}
+		return nil // nobody answered: the tail goes on where it is as soon as somebody does
+	}, l.opts.CheckEvery)
+	return named(err)
+}
+
+// check compares what was read with what the log holds now.
+func (l *Log) check(ctx context.Context, next uint64, genesis eventlog.Genesis) error {
+	reaches, first, last, err := l.reader.Reaches(ctx, next)
+	if err != nil {
+		return named(err)
+	}
+	now, err := l.genesisAt(ctx, first)
+	switch {
+	case err != nil:
+		return err
+	case now != genesis:
+		return &eventlog.EpochError{Want: genesis, Got: now}
+	case !reaches:
+		return &eventlog.TruncatedError{Next: next, LastSeq: last}
+	}
+	return nil
+}
+
+// changed says that an error tells of another log than the one that was read.
+func changed(err error) bool {
+	var truncated *eventlog.TruncatedError
+	var epoch *eventlog.EpochError
+	return errors.Is(err, eventlog.ErrNoGenesis) || errors.As(err, &truncated) || errors.As(err, &epoch)
+}
+
+// named gives the reader's errors the log's names.
+func named(err error) error {
+	switch {
+	case errors.Is(err, stream.ErrNoStream):
+		return fmt.Errorf("%w (%w)", eventlog.ErrNoGenesis, err)
+	case errors.Is(err, stream.ErrNoMessage):
+		return eventlog.ErrNotFound
+	}
+	return err
 }
 
 // message makes what is stored at a place into a Message; what isn't an envelope
 // keeps a zero one.
-func message(subject string, seq uint64, raw []byte) events.Message {
-	m := events.Message{Subject: subject, Seq: seq, Raw: raw}
-	if env, err := events.DecodeEnvelope(raw); err == nil {
-		m.Envelope = env
+func message(m stream.Message) events.Message {
+	out := events.Message{Subject: m.Subject, Seq: m.Seq, Raw: m.Data}
+	if env, err := events.DecodeEnvelope(m.Data); err == nil {
+		out.Envelope = env
 	}
-	return m
+	return out
 }
