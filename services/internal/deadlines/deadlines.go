@@ -136,7 +136,7 @@ func (s Sweep) handle(ctx context.Context, log *slog.Logger, due []Due, failing 
 		if ctx.Err() != nil {
 			break
 		}
-		if s.Now().Before(failing[d].again) {
+		if s.Now().Before(failing[d.identity()].again) {
 			continue
 		}
 		tried[i] = true
@@ -151,7 +151,7 @@ func (s Sweep) handle(ctx context.Context, log *slog.Logger, due []Due, failing 
 		switch {
 		case !tried[i], ctx.Err() != nil:
 		case results[i] == nil:
-			delete(failing, d)
+			delete(failing, d.identity())
 		default:
 			if failing.add(d, s.Now(), s.Every) == 1 {
 				log.Warn("deadline not handled", "tenant", d.Tenant, "session", d.Session,
@@ -176,7 +176,18 @@ const maxPause = time.Minute
 
 // failures are the deadlines that are due and failed, so that one that can't be
 // handled neither takes a worker each second nor fills the log.
-type failures map[Due]failure
+type failures map[identity]failure
+
+// identity is a Due as a key: two equal times may differ in their location.
+type identity struct {
+	tenant, session, key string
+	kind                 session.DeadlineKind
+	at                   int64
+}
+
+func (d Due) identity() identity {
+	return identity{tenant: d.Tenant, session: d.Session, key: d.Key, kind: d.Kind, at: d.At.UnixNano()}
+}
 
 type failure struct {
 	times int
@@ -185,8 +196,9 @@ type failure struct {
 
 // add counts a failure and gives how many there were in a row.
 func (f failures) add(d Due, now time.Time, every time.Duration) int {
-	times := f[d].times + 1
-	f[d] = failure{times: times, again: now.Add(min(every<<min(times-1, 6), maxPause))}
+	id := d.identity()
+	times := f[id].times + 1
+	f[id] = failure{times: times, again: now.Add(min(every<<min(times-1, 6), maxPause))}
 	return times
 }
 
@@ -195,9 +207,9 @@ func (f failures) keep(due []Due) {
 	if len(f) == 0 {
 		return
 	}
-	still := make(map[Due]struct{}, len(due))
+	still := make(map[identity]struct{}, len(due))
 	for _, d := range due {
-		still[d] = struct{}{}
+		still[d.identity()] = struct{}{}
 	}
-	maps.DeleteFunc(f, func(d Due, _ failure) bool { _, ok := still[d]; return !ok })
+	maps.DeleteFunc(f, func(id identity, _ failure) bool { _, ok := still[id]; return !ok })
 }

@@ -144,7 +144,7 @@ func (p *parking) has(key Key) bool {
 // open waits for the bucket, for as long as it isn't definite that there is none.
 func (p *parking) open(ctx context.Context) error {
 	for attempt := 0; ; attempt++ {
-		kv, err := bucket(ctx, p.reactor.cfg.JS)
+		kv, err := bucket(ctx, p.reactor.js)
 		switch {
 		case err == nil:
 			p.kv = kv

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/sync/errgroup"
 
@@ -26,9 +27,9 @@ func (k Key) String() string { return k.Tenant + "/" + k.Session }
 
 // Config of a Reactor.
 type Config struct {
-	// JS is the service's own connection: its user may use its consumer and its part
-	// of PARKED.
-	JS jetstream.JetStream
+	// NC is a connection as the service's own NATS user, which may use its consumer
+	// and its part of PARKED. Run doesn't close it.
+	NC *nats.Conn
 	// Service names the durable consumer, which the installer made.
 	Service events.Service
 	// Interested says whether a message with events of these types may change what
@@ -64,8 +65,8 @@ const (
 
 func (c Config) validate() error {
 	switch {
-	case c.JS == nil:
-		return errors.New("reactor: no JetStream")
+	case c.NC == nil:
+		return errors.New("reactor: no connection")
 	case c.Service == "":
 		return errors.New("reactor: no service")
 	case c.Settle == nil:
@@ -81,6 +82,7 @@ func (c Config) validate() error {
 // Reactor settles the keys that its service's messages, sweeps and callers name.
 type Reactor struct {
 	cfg     Config
+	js      jetstream.JetStream
 	log     *slog.Logger
 	queue   *queue
 	metrics serviceMetrics
@@ -93,12 +95,16 @@ func New(cfg Config) (*Reactor, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
+	js, err := jetstream.New(cfg.NC)
+	if err != nil {
+		return nil, fmt.Errorf("reactor of %s: %w", cfg.Service, err)
+	}
 	cfg.SweepEvery = or(cfg.SweepEvery, 30*time.Second)
 	cfg.Workers = or(cfg.Workers, 16)
 	cfg.MaxKeys = or(cfg.MaxKeys, 16384)
 	cfg.Grace = or(cfg.Grace, 5*time.Second)
 	r := &Reactor{
-		cfg: cfg, log: cfg.Logger.With("service", cfg.Service),
+		cfg: cfg, js: js, log: cfg.Logger.With("service", cfg.Service),
 		queue: newQueue(cfg.MaxKeys), metrics: cfg.Metrics.of(cfg.Service),
 	}
 	r.parking = newParking(r)
@@ -231,7 +237,7 @@ func gone(err error) bool {
 
 func (r *Reactor) consumeOnce(ctx context.Context, works func()) error {
 	name := install.Consumer(r.cfg.Service)
-	consumer, err := r.cfg.JS.Consumer(ctx, events.StreamEvents, name)
+	consumer, err := r.js.Consumer(ctx, events.StreamEvents, name)
 	if err != nil {
 		return fmt.Errorf("consumer %s of %s: %w", name, events.StreamEvents, err)
 	}
@@ -333,7 +339,7 @@ func (r *Reactor) handBack() {
 			r.log.Debug("message not handed back", "subject", m.Subject(), "error", err)
 		}
 	}
-	if err := r.cfg.JS.Conn().FlushTimeout(time.Second); err != nil {
+	if err := r.cfg.NC.FlushTimeout(time.Second); err != nil {
 		r.log.Debug("acknowledgements not flushed", "error", err)
 	}
 }
