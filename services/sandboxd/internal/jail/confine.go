@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"unsafe"
 
 	"github.com/landlock-lsm/go-landlock/landlock"
@@ -96,16 +97,13 @@ func restrictFiles(workspace string) error {
 	if errno != 0 || abi < 1 {
 		return errNoLandlock
 	}
-	dirs := []string{"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/holdfast"}
-	var system []string
-	for _, d := range dirs {
-		if _, err := os.Stat(d); err == nil {
-			system = append(system, d)
-		}
+	system, err := systemDirs()
+	if err != nil {
+		return err
 	}
 	// Version 5 covers rename across directories, truncate and device ioctls; on
 	// an older kernel what it doesn't know is left to the mounts.
-	err := landlock.V5.BestEffort().RestrictPaths(
+	err = landlock.V5.BestEffort().RestrictPaths(
 		landlock.RODirs(system...),
 		landlock.RODirs("/proc"),
 		landlock.RWDirs(workspace, "/tmp", "/dev/shm").WithRefer(),
@@ -115,4 +113,20 @@ func restrictFiles(workspace string) error {
 		return fmt.Errorf("landlock: %w", err)
 	}
 	return nil
+}
+
+// systemDirs lists what is at the root of the sandbox's own file system and is
+// there to be read: all but what has rules of its own or is sandboxd's.
+func systemDirs() ([]string, error) {
+	entries, err := os.ReadDir("/")
+	if err != nil {
+		return nil, fmt.Errorf("landlock: %w", err)
+	}
+	var dirs []string
+	for _, e := range entries {
+		if !slices.Contains([]string{"dev", "proc", "run", "tmp"}, e.Name()) {
+			dirs = append(dirs, "/"+e.Name())
+		}
+	}
+	return dirs, nil
 }

@@ -395,16 +395,23 @@ func validateRef(ref driver.Ref) error {
 	return nil
 }
 
-// reserved are the places of a sandbox that no workspace may cover.
+// validatePlace checks a path at which something is mounted in sandboxes.
+func validatePlace(p string) error {
+	if !filepath.IsAbs(p) || filepath.Clean(p) != p || p == "/" || p == "/tmp" {
+		return fmt.Errorf("%q is no clean absolute path of a directory of its own", p)
+	}
+	if slices.ContainsFunc(reserved, func(r string) bool { return p == r || strings.HasPrefix(p, r+"/") }) {
+		return fmt.Errorf("%q belongs to the system", p)
+	}
+	return nil
+}
+
+// reserved are the places of a sandbox that no other mount may cover.
 var reserved = []string{"/bin", "/dev", "/etc", "/holdfast", "/lib", "/lib32", "/lib64", "/libx32", "/proc", "/run", "/sbin", "/sys", "/usr"}
 
 func validateRuntime(spec driver.RuntimeSpec) error {
-	p := spec.WorkspacePath
-	if !filepath.IsAbs(p) || filepath.Clean(p) != p || p == "/" || p == "/tmp" {
-		return fmt.Errorf("%w: runtime %s: workspace path %q", driver.ErrInvalid, spec.Name, p)
-	}
-	if slices.ContainsFunc(reserved, func(r string) bool { return p == r || strings.HasPrefix(p, r+"/") }) {
-		return fmt.Errorf("%w: runtime %s: workspace path %q is the system's", driver.ErrInvalid, spec.Name, p)
+	if err := validatePlace(spec.WorkspacePath); err != nil {
+		return fmt.Errorf("%w: runtime %s: workspace path: %w", driver.ErrInvalid, spec.Name, err)
 	}
 	if l := spec.Limits; l.MemoryBytes < 0 || l.CPUMillis < 0 || l.Pids < 0 {
 		return fmt.Errorf("%w: runtime %s: negative limits", driver.ErrInvalid, spec.Name)

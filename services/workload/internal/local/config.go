@@ -25,6 +25,9 @@ type Config struct {
 	// passable and the socket writable by others (sandboxes have other uids).
 	// Required.
 	AgentSocket string
+	// SharePaths are directories of this host that sandboxes see under the same
+	// path, read-only: where agents' code is, besides /usr.
+	SharePaths []string
 	// Granter redeems binds. Required.
 	Granter driver.Granter
 	// Isolation is "namespaces" (default) or "none".
@@ -81,6 +84,11 @@ func (c Config) validate() error {
 		errs = append(errs, fmt.Errorf("SandboxdPath: %w", err))
 	} else if !info.Mode().IsRegular() {
 		errs = append(errs, errors.New("SandboxdPath must be a file"))
+	}
+	for _, p := range c.SharePaths {
+		if err := validatePlace(p); err != nil {
+			errs = append(errs, fmt.Errorf("SharePaths: %w", err))
+		}
 	}
 	if c.Granter == nil {
 		errs = append(errs, errors.New("Granter is required"))

@@ -113,16 +113,16 @@ func (d *Driver) gid(r record) int {
 
 // jailSpec says what the sandbox's file system is made of.
 func (d *Driver) jailSpec(r record, spec driver.RuntimeSpec) sandboxapi.JailSpec {
-	return sandboxapi.JailSpec{
-		Hostname: "sandbox",
-		TmpBytes: d.cfg.TmpBytes,
-		Mounts: []sandboxapi.JailMount{
-			{Source: d.binary, Target: sandboxapi.JailBinary, ReadOnly: true, File: true},
-			{Source: d.paths.spool(r.SandboxUID), Target: sandboxapi.JailSpool},
-			{Source: filepath.Dir(d.cfg.AgentSocket), Target: sandboxapi.JailUpstream, ReadOnly: true},
-			{Source: d.paths.workspace(r), Target: spec.WorkspacePath},
-		},
+	mounts := []sandboxapi.JailMount{
+		{Source: d.binary, Target: sandboxapi.JailBinary, ReadOnly: true, File: true},
+		{Source: d.paths.spool(r.SandboxUID), Target: sandboxapi.JailSpool},
+		{Source: filepath.Dir(d.cfg.AgentSocket), Target: sandboxapi.JailUpstream, ReadOnly: true},
 	}
+	for _, p := range d.cfg.SharePaths {
+		mounts = append(mounts, sandboxapi.JailMount{Source: p, Target: p, ReadOnly: true})
+	}
+	mounts = append(mounts, sandboxapi.JailMount{Source: d.paths.workspace(r), Target: spec.WorkspacePath})
+	return sandboxapi.JailSpec{Hostname: "sandbox", TmpBytes: d.cfg.TmpBytes, Mounts: mounts}
 }
 
 // bootMessage tells sandboxd what it is, in terms of what it sees.

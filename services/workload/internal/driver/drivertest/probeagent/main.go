@@ -1,0 +1,43 @@
+// Command probeagent is the agent of the drivers' suite: an HTTP server that
+// runs what it is sent, so that a test can look around from inside a sandbox.
+//
+//	GET  /health   200
+//	POST /sh       runs the body by /bin/sh -c in the working directory and
+//	               answers its output and errors, in a header Exit its exit code
+package main
+
+import (
+	"errors"
+	"io"
+	"log"
+	"net/http"
+	"os"
+	"os/exec"
+	"strconv"
+)
+
+func main() {
+	http.HandleFunc("GET /health", func(http.ResponseWriter, *http.Request) {})
+	http.HandleFunc("POST /sh", run)
+	log.Fatal(http.ListenAndServe("127.0.0.1:"+os.Getenv("PORT"), nil))
+}
+
+func run(w http.ResponseWriter, r *http.Request) {
+	script, err := io.ReadAll(r.Body)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	out, err := exec.CommandContext(r.Context(), "/bin/sh", "-c", string(script)).CombinedOutput()
+	code := 0
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+		code = exit.ExitCode()
+	} else if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Exit", strconv.Itoa(code))
+	if _, err := w.Write(out); err != nil {
+		log.Print(err)
+	}
+}
