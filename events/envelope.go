@@ -1,6 +1,7 @@
 package events
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -131,7 +132,7 @@ func (e Envelope) Encode() ([]byte, error) {
 	if err := e.Validate(); err != nil {
 		return nil, err
 	}
-	b, err := json.Marshal(e)
+	b, err := Marshal(e)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrEnvelope, err)
 	}
@@ -139,6 +140,18 @@ func (e Envelope) Encode() ([]byte, error) {
 		return nil, fmt.Errorf("%w: %d bytes, at most %d", ErrTooLarge, len(b), MaxEnvelopeBytes)
 	}
 	return b, nil
+}
+
+// Marshal is json.Marshal without the escapes for HTML: what is hashed and
+// approved ("a > b && c") stands in the log as it was, byte for byte.
+func Marshal(v any) ([]byte, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return nil, err
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }
 
 // ErrTooLarge is wrapped when an envelope exceeds [MaxEnvelopeBytes].
@@ -151,7 +164,10 @@ func DecodeEnvelope(b []byte) (Envelope, error) {
 	if err := json.Unmarshal(b, &e); err != nil {
 		return Envelope{}, fmt.Errorf("%w: %w", ErrEnvelope, err)
 	}
-	return e, e.Validate()
+	if err := e.Validate(); err != nil {
+		return Envelope{}, err
+	}
+	return e, nil
 }
 
 // Message is an envelope where it stands in the log. Raw is what Envelope was

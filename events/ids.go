@@ -5,12 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/base32"
 	"encoding/binary"
-	"encoding/hex"
-	"encoding/json"
-	"fmt"
 	"strings"
-
-	"github.com/gowebpki/jcs"
 )
 
 var idEncoding = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
@@ -61,18 +56,4 @@ func SessionOfCall(callID string) (session string, ok bool) {
 		return "", false
 	}
 	return session, true
-}
-
-// CanonicalArgs gives the RFC 8785 form of a call's arguments and the lower-case
-// hex SHA-256 over it. Any client can compute the same from what it was shown.
-func CanonicalArgs(args json.RawMessage) (canonical json.RawMessage, hash string, err error) {
-	if len(args) == 0 {
-		args = json.RawMessage("{}")
-	}
-	c, err := jcs.Transform(args)
-	if err != nil {
-		return nil, "", fmt.Errorf("canonical arguments: %w", err)
-	}
-	sum := sha256.Sum256(c)
-	return c, hex.EncodeToString(sum[:]), nil
 }

@@ -3,7 +3,6 @@ package eventlog
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	lru "github.com/hashicorp/golang-lru/v2"
 
@@ -54,35 +53,12 @@ func (f *Follower[A]) Cached(m events.Message) bool {
 
 // before loads the aggregate as of the message before m.
 func (f *Follower[A]) before(ctx context.Context, m events.Message) (*entry[A], error) {
-	e := f.store.empty()
 	if m.Envelope.Prev == 0 {
-		return e, nil
-	}
-	copied := f.store.copied(ctx, m.Subject)
-	if i := slices.IndexFunc(copied, func(c events.Message) bool { return c.Seq > m.Envelope.Prev }); i >= 0 {
-		copied = copied[:i]
-	}
-	for _, c := range copied {
-		if err := e.apply(c); err != nil {
-			e = f.store.empty()
-			break
-		}
+		return f.store.empty(), nil
 	}
 	last, err := f.store.cfg.Log.Get(ctx, m.Envelope.Prev)
 	if err != nil {
 		return nil, fmt.Errorf("%s: message before %d: %w", m.Subject, m.Seq, err)
 	}
-	if e.seq == last.Seq {
-		return e, nil
-	}
-	missing, err := f.store.walk(ctx, m.Subject, last, e.seq)
-	if err != nil {
-		return nil, err
-	}
-	for _, c := range missing {
-		if err := e.apply(c); err != nil {
-			return nil, err
-		}
-	}
-	return e, nil
+	return f.store.upTo(ctx, m.Subject, nil, last)
 }

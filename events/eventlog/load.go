@@ -2,6 +2,7 @@ package eventlog
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -16,58 +17,77 @@ func (s *Store[A]) refresh(ctx context.Context, subject string, e *entry[A]) (*e
 	if err != nil {
 		return nil, fmt.Errorf("last of %s: %w", subject, err)
 	}
-	if e == nil || !ok || e.seq > last.Seq {
-		e = s.empty()
-	}
-	switch {
-	case !ok:
+	if !ok {
 		s.cache.Remove(subject)
-		return e, nil
-	case e.seq == last.Seq:
+		return s.empty(), nil
+	}
+	if e != nil && e.endsWith(last) {
 		return e, nil
 	}
-	if e.seq == 0 {
-		s.warm(ctx, subject, e)
-		if e.seq > last.Seq {
-			e = s.empty() // the copy is ahead of the log: of no use
-		}
-	}
-	missing, err := s.walk(ctx, subject, last, e.seq)
-	if err != nil {
+	if e, err = s.upTo(ctx, subject, e, last); err != nil {
 		s.cache.Remove(subject)
 		return nil, err
 	}
-	if len(missing) > 0 && missing[0].Envelope.Prev != e.seq {
-		// The chain passes over what we hold, so it isn't this log's.
-		s.cache.Remove(subject)
+	s.cache.Add(subject, e)
+	return e, nil
+}
+
+// upTo gives the aggregate as of last, a message of its subject, from what is
+// held of it (nil for nothing), else from the copy, and the rest from the log.
+// What is held or copied and doesn't fit the log's chain is dropped: it is of
+// another log, or of this one before it was restored.
+func (s *Store[A]) upTo(ctx context.Context, subject string, held *entry[A], last events.Message) (*entry[A], error) {
+	e := held
+	if e == nil || e.seq > last.Seq {
+		e = s.warm(ctx, subject, last)
+	}
+	started := e.seq > 0
+	err := s.catchUp(ctx, subject, e, last)
+	var broken *ChainError
+	if started && errors.As(err, &broken) {
 		e = s.empty()
-		if missing, err = s.walk(ctx, subject, last, 0); err != nil {
-			return nil, err
-		}
+		err = s.catchUp(ctx, subject, e, last)
+	}
+	return e, err
+}
+
+// catchUp applies what the log has from the entry's place to last.
+func (s *Store[A]) catchUp(ctx context.Context, subject string, e *entry[A], last events.Message) error {
+	if e.endsWith(last) {
+		return nil
+	}
+	if e.seq == last.Seq {
+		return &ChainError{Subject: subject, Seq: last.Seq, Detail: "another message was held under this sequence"}
+	}
+	missing, err := s.walk(ctx, subject, last, e.seq)
+	if err != nil {
+		return err
 	}
 	for _, m := range missing {
 		if err := e.apply(m); err != nil {
-			s.cache.Remove(subject)
-			return nil, err
+			return err
 		}
 	}
-	s.cache.Add(subject, e)
-	return e, nil
+	return nil
 }
 
 func (s *Store[A]) empty() *entry[A] {
 	return &entry[A]{state: s.cfg.New(), commands: map[string]ref{}}
 }
 
-// warm applies what the copy has. The copy is only a shortcut: without it, or
-// where it can't be read, everything comes from the log.
-func (s *Store[A]) warm(ctx context.Context, subject string, e *entry[A]) {
+// warm starts an aggregate from what the copy has up to last. The copy is only a
+// shortcut: without it, or where it can't be read, everything comes from the log.
+func (s *Store[A]) warm(ctx context.Context, subject string, last events.Message) *entry[A] {
+	e := s.empty()
 	for _, m := range s.copied(ctx, subject) {
-		if err := e.apply(m); err != nil {
-			*e = *s.empty()
-			return
+		if m.Seq > last.Seq {
+			break
+		}
+		if m.Subject != subject || e.apply(m) != nil {
+			return s.empty()
 		}
 	}
+	return e
 }
 
 // copied gives what the copy has of a subject; nothing where it can't be read.
@@ -108,6 +128,11 @@ func (s *Store[A]) walk(ctx context.Context, subject string, last events.Message
 	}
 	slices.Reverse(ms)
 	return ms, nil
+}
+
+// endsWith says whether m is the last message that was applied.
+func (e *entry[A]) endsWith(m events.Message) bool {
+	return e.seq == m.Seq && e.n == m.Envelope.LastN() && e.commands[m.Envelope.Command].seq == m.Seq
 }
 
 // apply folds a message in and checks the chain.

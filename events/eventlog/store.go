@@ -1,10 +1,12 @@
 package eventlog
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
@@ -101,7 +103,8 @@ type Result struct {
 	N, Seq uint64
 	// Records are the command's events as stored; none where nothing was to do.
 	Records []events.Record
-	// Repeated says that the command had been done before this call.
+	// Repeated says that the command had been done before this call. Then Execute
+	// gives no refusal: the answer has to be read off the records.
 	Repeated bool
 }
 
@@ -122,19 +125,27 @@ func (s *Store[A]) Execute(ctx context.Context, subject string, cmd Command, dec
 	defer unlock()
 
 	e, cached := s.cache.Get(subject)
-	fresh := false // whether e is confirmed by a leader read
-	tried := false // whether this call has sent an append
+	fresh := false        // whether e is confirmed by a leader read
+	var tried []attempted // what this call has sent
 	for attempt := 0; ; attempt++ {
 		if !cached || attempt > 0 {
 			if e, err = s.refresh(ctx, subject, e); err != nil {
-				return Result{}, s.unknownIfTried(tried, subject, cmd, err)
+				return Result{}, unknownIfTried(tried, subject, cmd, err)
 			}
 			cached, fresh = true, true
 		}
 		if done, ok := e.commands[cmd.ID]; ok {
-			return s.repeated(ctx, subject, done, !tried)
+			res, err := s.repeated(ctx, subject, cmd, done)
+			if errors.Is(err, errNotThere) && !fresh {
+				e = nil // the cache is of a log that was restored since
+				continue
+			}
+			if err != nil {
+				return Result{}, unknownIfTried(tried, subject, cmd, err)
+			}
+			return ours(tried, res)
 		}
-		now := s.cfg.Now().UTC()
+		now := s.cfg.Now().UTC().Round(0) // as it is read back: without a monotonic clock
 		records, refusal := decide(e.state, now)
 		if len(records) == 0 {
 			if !fresh {
@@ -145,9 +156,9 @@ func (s *Store[A]) Execute(ctx context.Context, subject string, cmd Command, dec
 		res, err := s.append(ctx, subject, e, cmd, records, now)
 		var conflict *ConflictError
 		if errors.As(err, &conflict) {
-			tried = true
+			tried = append(tried, attempted{records, refusal})
 			if err := pause(ctx, attempt); err != nil {
-				return Result{}, s.unknownIfTried(tried, subject, cmd, err)
+				return Result{}, unknownIfTried(tried, subject, cmd, err)
 			}
 			continue
 		}
@@ -159,10 +170,33 @@ func (s *Store[A]) Execute(ctx context.Context, subject string, cmd Command, dec
 	}
 }
 
+// attempted is what one append of this call held, and the refusal beside it.
+type attempted struct {
+	records []events.Record
+	refusal error
+}
+
+// ours gives the answer to a command found in the log: where it is what this call
+// has sent itself and whose acknowledgement was lost, the answer is the same as if
+// it had come.
+func ours(tried []attempted, found Result) (Result, error) {
+	for _, t := range tried {
+		if slices.EqualFunc(t.records, found.Records, sameRecord) {
+			found.Repeated = false
+			return found, t.refusal
+		}
+	}
+	return found, nil
+}
+
+func sameRecord(a, b events.Record) bool {
+	return a.Type == b.Type && a.V == b.V && bytes.Equal(a.Data, b.Data)
+}
+
 // unknownIfTried keeps a failure after an attempt from looking like a refusal:
 // the attempt may have been what the conflict met.
-func (s *Store[A]) unknownIfTried(tried bool, subject string, cmd Command, err error) error {
-	if !tried {
+func unknownIfTried(tried []attempted, subject string, cmd Command, err error) error {
+	if len(tried) == 0 {
 		return err
 	}
 	return &OutcomeUnknownError{Subject: subject, Command: cmd.ID, Err: err}
@@ -188,16 +222,22 @@ func (s *Store[A]) append(
 	return Result{N: env.LastN(), Seq: seq, Records: records}, nil
 }
 
-// repeated answers a command that is in the log already. The command's envelope
-// is at a sequence that only the stream's leader can have given, so no further
-// confirmation is needed: what is stored stays stored.
-func (s *Store[A]) repeated(ctx context.Context, subject string, done ref, repeated bool) (Result, error) {
+// errNotThere says that a command's envelope isn't where it was seen.
+var errNotThere = errors.New("the command's envelope is not where it was")
+
+// repeated answers a command that is in the log already. Its envelope is read
+// where it stands, so no further confirmation is needed: what is stored stays
+// stored, and a log that was restored from an older copy shows.
+func (s *Store[A]) repeated(ctx context.Context, subject string, cmd Command, done ref) (Result, error) {
 	m, err := s.cfg.Log.Get(ctx, done.seq)
-	if err != nil {
+	switch {
+	case errors.Is(err, ErrNotFound), err == nil && (m.Subject != subject || m.Envelope.Command != cmd.ID):
 		s.cache.Remove(subject)
+		return Result{}, fmt.Errorf("%s at %d: %w", subject, done.seq, errNotThere)
+	case err != nil:
 		return Result{}, fmt.Errorf("read what command did at %d: %w", done.seq, err)
 	}
-	return Result{N: m.Envelope.LastN(), Seq: m.Seq, Records: m.Envelope.Events, Repeated: repeated}, nil
+	return Result{N: m.Envelope.LastN(), Seq: m.Seq, Records: m.Envelope.Events, Repeated: true}, nil
 }
 
 // Read hands the aggregate, confirmed by a leader read, to view.

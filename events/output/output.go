@@ -19,6 +19,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/holdfast-io/holdfast/events"
 )
 
 // MaxBatchBytes bounds an encoded batch.
@@ -82,7 +84,7 @@ func (b Batch) Encode() ([]byte, error) {
 	if err := b.Validate(); err != nil {
 		return nil, err
 	}
-	raw, err := json.Marshal(b)
+	raw, err := events.Marshal(b)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrBatch, err)
 	}

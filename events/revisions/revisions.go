@@ -90,7 +90,7 @@ func (s *State[S]) Apply(m events.Message) error {
 
 // ApplyRecord is the record of a new revision.
 func (s *State[S]) ApplyRecord(spec S) (events.Record, error) {
-	data, err := json.Marshal(Applied[S]{Spec: spec})
+	data, err := events.Marshal(Applied[S]{Spec: spec})
 	if err != nil {
 		return events.Record{}, fmt.Errorf("%s: %w", s.types.Applied, err)
 	}

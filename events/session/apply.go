@@ -161,7 +161,7 @@ func (s *State) evolveRun(meta events.Meta, p Payload) {
 			s.Run.CancelRequested = true
 		}
 	case RunInterrupted:
-		if s.Run != nil {
+		if s.Run != nil && s.Run.ID == p.RunID {
 			s.Interrupted = &Parked{
 				RunID: p.RunID, Root: s.Run.Root, Requester: s.Run.Requester, Calls: p.Calls, Interrupts: p.Interrupts,
 				At: meta.Time, N: meta.N,

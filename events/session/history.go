@@ -31,7 +31,7 @@ func (h *History) Apply(m events.Message) error {
 		}
 		switch p := p.(type) {
 		case MessageReceived:
-			msg, err := json.Marshal(struct {
+			msg, err := events.Marshal(struct {
 				ID      string          `json:"id"`
 				Role    string          `json:"role"`
 				Content json.RawMessage `json:"content"`

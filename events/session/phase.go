@@ -78,18 +78,22 @@ func (s *State) Phase() Phase {
 	case WorkloadFailed:
 		return PhaseEnding
 	case WorkloadClaimed:
-		if s.Workload.WasReady {
+		if s.resuming() {
 			return PhaseResuming
 		}
 		return PhaseClaimed
 	case WorkloadNone, WorkloadRequested:
-		if s.Workload.WasReady {
+		if s.resuming() {
 			return PhaseResuming
 		}
 		return PhasePending
 	}
 	return PhasePending
 }
+
+// resuming says that a sandbox on its way is not the session's first: one was
+// ready before, or an earlier generation was lost on its own way.
+func (s *State) resuming() bool { return s.Workload.WasReady || s.Workload.Generation > 1 }
 
 // May says whether a move is legal now.
 func (s *State) May(m Move) bool {

@@ -67,6 +67,9 @@ func v1[P Payload](owner events.Service) kind {
 		if v != 1 {
 			return nil, &events.UnknownTypeError{Type: p.eventType(), V: v}
 		}
+		if string(data) == "null" { // which Unmarshal takes for any struct
+			return nil, fmt.Errorf("%s: no payload", p.eventType())
+		}
 		if err := json.Unmarshal(data, &p); err != nil {
 			return nil, fmt.Errorf("%s: %w", p.eventType(), err)
 		}
@@ -159,7 +162,7 @@ func Records(service events.Service, payloads ...Payload) ([]events.Record, erro
 		if owner := registry[t].owner; owner != service {
 			return nil, &events.ForeignTypeError{Type: t, Service: service, Owner: owner}
 		}
-		data, err := json.Marshal(p)
+		data, err := events.Marshal(p)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", t, err)
 		}
