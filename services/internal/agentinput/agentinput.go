@@ -1,0 +1,98 @@
+// Package agentinput folds a session into the RunAgentInput (AG-UI 1.0) of its
+// open run: the log owns the history, clients bring only new messages. The runner
+// hands it to sandboxd, the gateway to agents that ask for it.
+package agentinput
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/holdfast-io/holdfast/events"
+	"github.com/holdfast-io/holdfast/events/session"
+)
+
+// Thread is the fold of a session with its conversation. It is an
+// eventlog.Aggregate.
+type Thread struct {
+	*session.State
+	History *session.History
+}
+
+// NewThread gives the Thread of a session that doesn't exist yet.
+func NewThread() *Thread { return &Thread{State: session.New(), History: session.NewHistory()} }
+
+// Apply folds one message in.
+func (t *Thread) Apply(m events.Message) error {
+	if err := t.State.Apply(m); err != nil {
+		return err
+	}
+	return t.History.Apply(m)
+}
+
+// input is AG-UI's RunAgentInput. threadId is the session's id.
+type input struct {
+	ProtocolVersion string            `json:"protocolVersion"`
+	ThreadID        string            `json:"threadId"`
+	RunID           string            `json:"runId"`
+	ParentRunID     string            `json:"parentRunId,omitempty"`
+	State           json.RawMessage   `json:"state"`
+	Messages        []json.RawMessage `json:"messages"`
+	Tools           []struct{}        `json:"tools"`
+	Context         []struct{}        `json:"context"`
+	ForwardedProps  struct{}          `json:"forwardedProps"`
+	Resume          []resume          `json:"resume,omitempty"`
+}
+
+type resume struct {
+	InterruptID string   `json:"interruptId"`
+	Status      string   `json:"status"`
+	Payload     *payload `json:"payload,omitempty"`
+	// Metadata says why, where the answer is no answer: expired, cancelled.
+	Metadata map[string]string `json:"metadata,omitempty"`
+}
+
+type payload struct {
+	Approved bool   `json:"approved"`
+	Reason   string `json:"reason,omitempty"`
+}
+
+// Build gives the input of the open run; nil where no run is open.
+func Build(t *Thread) (json.RawMessage, error) {
+	run := t.Run
+	if run == nil {
+		return nil, nil
+	}
+	in := input{
+		ProtocolVersion: "1.0", ThreadID: t.ID, RunID: run.ID, ParentRunID: run.Parent,
+		State: t.History.AgentState, Messages: t.History.Messages, Tools: []struct{}{}, Context: []struct{}{},
+	}
+	if len(in.State) == 0 {
+		in.State = json.RawMessage(`{}`)
+	}
+	if in.Messages == nil {
+		in.Messages = []json.RawMessage{}
+	}
+	for _, id := range run.Resumes {
+		in.Resume = append(in.Resume, resumeOf(id, t.Calls[id]))
+	}
+	raw, err := json.Marshal(in)
+	if err != nil {
+		return nil, fmt.Errorf("input of run %s: %w", run.ID, err)
+	}
+	return raw, nil
+}
+
+// resumeOf words a call's end as AG-UI does: approved and denied are resolved,
+// everything else is cancelled.
+func resumeOf(id string, c *session.Call) resume {
+	r := resume{InterruptID: id, Status: "cancelled"}
+	if c == nil {
+		return r
+	}
+	r.Metadata = map[string]string{"state": string(c.State)}
+	if c.Answer != nil {
+		r.Status = "resolved"
+		r.Payload = &payload{Approved: c.Answer.Decision == "approve", Reason: c.Answer.Comment}
+	}
+	return r
+}

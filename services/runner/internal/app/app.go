@@ -1,0 +1,248 @@
+// Package app runs the runner's commands and keeps a driver for each open run
+// that is this instance's.
+package app
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/holdfast-io/holdfast/api"
+	"github.com/holdfast-io/holdfast/events"
+	"github.com/holdfast-io/holdfast/events/eventlog"
+	"github.com/holdfast-io/holdfast/events/output"
+	"github.com/holdfast-io/holdfast/events/session"
+	"github.com/holdfast-io/holdfast/services/internal/agentinput"
+	"github.com/holdfast-io/holdfast/services/internal/command"
+	"github.com/holdfast-io/holdfast/services/internal/failpoint"
+	"github.com/holdfast-io/holdfast/services/internal/problem"
+	"github.com/holdfast-io/holdfast/services/internal/reactor"
+	"github.com/holdfast-io/holdfast/services/internal/serving"
+	"github.com/holdfast-io/holdfast/services/internal/verbs"
+	"github.com/holdfast-io/holdfast/services/runner/internal/decider"
+	"github.com/holdfast-io/holdfast/services/runner/internal/drive"
+)
+
+// Config of an App; see the service's Config.
+type Config struct {
+	NC     *nats.Conn
+	Log    eventlog.Log
+	Epoch  string
+	Copy   eventlog.Copy
+	Output output.Stream
+	Logger *slog.Logger
+	Now    func() time.Time
+}
+
+// App executes commands, settles, and drives.
+type App struct {
+	cfg      Config
+	instance string
+	threads  *eventlog.Store[*agentinput.Thread]
+	commands command.Client
+	driver   *drive.Driver
+
+	mu      sync.Mutex
+	drivers map[reactor.Key]*driving
+	wg      sync.WaitGroup
+
+	// Set by Background before started is closed.
+	started chan struct{}
+	base    context.Context // ends with the service
+	requeue serving.Requeue
+}
+
+// driving is a run under way here.
+type driving struct {
+	run    string
+	cancel context.CancelFunc
+}
+
+// New makes an App under a fresh instance id.
+func New(cfg Config) *App {
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	a := &App{
+		cfg: cfg, instance: events.RandomID("runner"), drivers: map[reactor.Key]*driving{}, started: make(chan struct{}),
+		threads: eventlog.NewStore(eventlog.Config[*agentinput.Thread]{
+			Log: cfg.Log, New: agentinput.NewThread, Service: events.ServiceRunner, Copy: cfg.Copy, Epoch: cfg.Epoch, Now: cfg.Now,
+		}),
+		commands: command.Client{NC: cfg.NC},
+	}
+	a.driver = &drive.Driver{Log: a, Output: cfg.Output, Now: cfg.Now}
+	return a
+}
+
+// system is the actor of what the runner does by itself.
+var system = events.Actor{Kind: events.ActorService, ID: string(events.ServiceRunner)}
+
+// Handlers gives the service's verbs.
+func (a *App) Handlers() map[string]command.Handler {
+	return map[string]command.Handler{verbs.CancelRun: a.cancelRun}
+}
+
+func (a *App) cancelRun(ctx context.Context, tenant string, req command.Request) (command.Reply, error) {
+	body, err := command.Decode[verbs.CancelRunBody](req)
+	if err != nil {
+		return command.Reply{}, err
+	}
+	subject, err := events.SessionSubject(tenant, req.Session)
+	if err != nil {
+		return command.Reply{}, problem.New(api.CodeNotFound, "there is no such session or run in this tenant")
+	}
+	res, err := a.execute(ctx, subject, eventlog.Command{ID: req.CommandID, Actor: req.Actor, Trace: req.Trace}, decider.Cancel(body.RunID))
+	return command.Reply{N: res.N, Seq: res.Seq, Repeated: res.Repeated}, err
+}
+
+func (a *App) execute(
+	ctx context.Context, subject string, cmd eventlog.Command, decide func(*session.State, time.Time) ([]events.Record, error),
+) (eventlog.Result, error) {
+	return a.threads.Execute(ctx, subject, cmd, func(t *agentinput.Thread, now time.Time) ([]events.Record, error) {
+		return decide(t.State, now)
+	})
+}
+
+// Step implements drive.Log: one decision of the runner itself.
+func (a *App) Step(
+	ctx context.Context, tenant, id string, decide func(*session.State, time.Time) ([]events.Record, error),
+) (uint64, error) {
+	subject, err := events.SessionSubject(tenant, id)
+	if err != nil {
+		return 0, err
+	}
+	res, err := a.execute(ctx, subject, eventlog.Command{
+		ID: events.RandomID(events.PrefixCommand), Actor: system, Cause: "run",
+	}, decide)
+	return res.N, err
+}
+
+// Settle decides what is next for a session's turns, until nothing is, and sees
+// to it that its open run has a driver.
+func (a *App) Settle(ctx context.Context, key reactor.Key) error {
+	select {
+	case <-a.started:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	for {
+		before, err := a.look(ctx, key)
+		if err != nil {
+			return err
+		}
+		n, err := a.Step(ctx, key.Tenant, key.Session, decider.Settle(a.instance))
+		if err != nil {
+			return err
+		}
+		if n == before.n {
+			return a.attend(ctx, key, before)
+		}
+		failpoint.Hit("run-settled")
+	}
+}
+
+// look is what Settle and the driver need of a thread.
+type look struct {
+	n          uint64
+	run        *session.Run
+	generation uint64
+	input      []byte
+	state      []byte
+}
+
+func (a *App) look(ctx context.Context, key reactor.Key) (look, error) {
+	subject, err := events.SessionSubject(key.Tenant, key.Session)
+	if err != nil {
+		return look{}, err
+	}
+	var l look
+	err = a.threads.Read(ctx, subject, func(s eventlog.Snapshot[*agentinput.Thread]) error {
+		l = look{n: s.N}
+		if s.State.Run == nil {
+			return nil
+		}
+		run := *s.State.Run
+		l.run, l.generation, l.state = &run, s.State.Run.Generation, s.State.History.AgentState
+		var err error
+		l.input, err = agentinput.Build(s.State)
+		return err
+	})
+	return l, err
+}
+
+// attend gives the open run a driver here, takes it over from an instance that is
+// gone, or passes on that it is to be cancelled.
+func (a *App) attend(ctx context.Context, key reactor.Key, l look) error {
+	switch {
+	case l.run == nil:
+		a.stopDriving(key)
+		return nil
+	case l.run.Instance != a.instance:
+		return a.inherit(ctx, key, l)
+	}
+	a.startDriving(key, l)
+	if l.run.CancelRequested {
+		return a.passCancel(ctx, key, l)
+	}
+	return nil
+}
+
+// inherit takes over from an instance that doesn't answer any more; one that does
+// is looked at again later.
+func (a *App) inherit(ctx context.Context, key reactor.Key, l look) error {
+	alive, err := a.alive(ctx, l.run.Instance)
+	if err != nil {
+		return err
+	}
+	if alive {
+		a.requeue.EnqueueAfter(key, lookAgain)
+		return nil
+	}
+	if _, err := a.Step(ctx, key.Tenant, key.Session, decider.TakeOver(l.run.ID, l.run.Instance, a.instance)); err != nil {
+		return err
+	}
+	failpoint.Hit("run-taken-over")
+	l, err = a.look(ctx, key)
+	if err != nil {
+		return err
+	}
+	if l.run == nil || l.run.Instance != a.instance {
+		return nil
+	}
+	return a.attend(ctx, key, l)
+}
+
+// lookAgain is how soon an instance that drives a run is asked again.
+const lookAgain = 3 * time.Second
+
+func pingSubject(instance string) string { return "cmd.runner.instance." + instance + ".ping" }
+
+// alive asks an instance whether it lives. Nobody listening is a definite no; no
+// answer in time is not.
+func (a *App) alive(ctx context.Context, instance string) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	_, err := a.cfg.NC.RequestWithContext(ctx, pingSubject(instance), nil)
+	switch {
+	case err == nil:
+		return true, nil
+	case errors.Is(err, nats.ErrNoResponders):
+		return false, nil
+	case errors.Is(err, context.DeadlineExceeded):
+		return true, nil
+	}
+	return false, err
+}
+
+func (a *App) passCancel(ctx context.Context, key reactor.Key, l look) error {
+	box, err := a.sandbox(ctx, key, l.run)
+	if err != nil {
+		return err
+	}
+	defer box.Close()
+	return box.CancelRun(ctx, l.run.ID)
+}

@@ -1,0 +1,239 @@
+// Package drive takes one open run from its sandbox into the log: sandboxd drives
+// the agent and spools what it says, numbered by k; drive reads the spool, publishes
+// batches to OUTPUT, records completed messages, and at last how the run ended.
+//
+// It may stop anywhere and be started again by any runner: the run is posted
+// under its id, events up to the last published k aren't published again, and a
+// message is recorded under its own id.
+package drive
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/holdfast-io/holdfast/events"
+	"github.com/holdfast-io/holdfast/events/output"
+	"github.com/holdfast-io/holdfast/events/session"
+	"github.com/holdfast-io/holdfast/services/internal/failpoint"
+	"github.com/holdfast-io/holdfast/services/internal/sandboxapi"
+	"github.com/holdfast-io/holdfast/services/runner/internal/decider"
+	"github.com/holdfast-io/holdfast/services/runner/internal/transcript"
+)
+
+// How long events wait to be published together, and how much waits at most.
+const (
+	batchAge   = 40 * time.Millisecond
+	batchBytes = 256 << 10
+)
+
+// Run is what is driven.
+type Run struct {
+	Tenant, Session, ID, Instance string
+	// N is the session's version when the run was handed over.
+	N uint64
+	// State is the agent's state before the run, Input the RunAgentInput.
+	State, Input json.RawMessage
+}
+
+// Log appends the run's events; Step gives the session's version after it.
+type Log interface {
+	Step(ctx context.Context, tenant, id string, decide func(*session.State, time.Time) ([]events.Record, error)) (n uint64, err error)
+}
+
+// Driver drives runs. It holds no state of any.
+type Driver struct {
+	Log    Log
+	Output output.Stream
+	Now    func() time.Time
+}
+
+// Drive follows the run in the sandbox until its end is in the log. Errors:
+// decider.ErrNotMine when the run is over or another's; else it may be tried
+// again.
+func (d *Driver) Drive(ctx context.Context, box *sandboxapi.Client, run Run) error {
+	if _, err := box.StartRun(ctx, sandboxapi.RunRequest{RunID: run.ID, Input: run.Input}); err != nil {
+		return fmt.Errorf("start the run in its sandbox: %w", err)
+	}
+	failpoint.Hit("run-delivered")
+	published, err := d.published(ctx, run)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	f := &follower{
+		driver: d, run: run, published: published, after: run.N,
+		transcript: transcript.New(run.State), lines: make(chan spooled, 64),
+	}
+	go f.read(ctx, box)
+	return f.follow(ctx)
+}
+
+// published is the last k of the run that OUTPUT has.
+func (d *Driver) published(ctx context.Context, run Run) (uint64, error) {
+	last, _, ok, err := d.Output.Last(ctx, run.Tenant, run.Session)
+	if err != nil {
+		return 0, fmt.Errorf("last output: %w", err)
+	}
+	if !ok || last.Run != run.ID {
+		return 0, nil
+	}
+	return last.LastK, nil
+}
+
+// spooled is a line of the spool, or the error that ended it.
+type spooled struct {
+	line sandboxapi.SpoolLine
+	err  error
+}
+
+// follower is one run on its way into the log.
+type follower struct {
+	driver     *Driver
+	run        Run
+	transcript *transcript.Transcript
+	lines      chan spooled
+	// published is the last k in OUTPUT, after the session's version known here.
+	published, after uint64
+	batch            output.Batch
+	size             int
+	last             uint64 // the last k read
+}
+
+func (f *follower) read(ctx context.Context, box *sandboxapi.Client) {
+	defer close(f.lines)
+	// From the beginning: messages are recorded whole, so their first pieces are
+	// needed also after another runner published them.
+	for line, err := range box.Spool(ctx, f.run.ID, 1) {
+		select {
+		case f.lines <- spooled{line, err}:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (f *follower) follow(ctx context.Context) error {
+	timer := time.NewTimer(batchAge)
+	timer.Stop()
+	defer timer.Stop()
+	for {
+		select {
+		case <-timer.C:
+			if err := f.flush(ctx); err != nil {
+				return err
+			}
+		case s, ok := <-f.lines:
+			switch {
+			case !ok:
+				return errors.Join(ctx.Err(), errSpoolCut)
+			case s.err != nil:
+				return fmt.Errorf("spool: %w", s.err)
+			case s.line.End:
+				return f.finish(ctx, s.line)
+			}
+			if len(f.batch.Events) == 0 {
+				timer.Reset(batchAge)
+			}
+			if err := f.take(ctx, s.line); err != nil {
+				return err
+			}
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+var errSpoolCut = errors.New("the spool ended without the run's end")
+
+// take puts an event into the batch and records the message that it completes.
+func (f *follower) take(ctx context.Context, line sandboxapi.SpoolLine) error {
+	f.last = line.K
+	if line.K > f.published {
+		if f.size+len(line.Event) > batchBytes {
+			if err := f.flush(ctx); err != nil {
+				return err
+			}
+		}
+		if len(f.batch.Events) == 0 {
+			f.batch = output.Batch{Run: f.run.ID, FirstK: line.K}
+		}
+		f.batch.Events = append(f.batch.Events, line.Event)
+		f.batch.LastK = line.K
+		f.size += len(line.Event)
+	}
+	m, err := f.transcript.Read(line.Event)
+	if err != nil {
+		return f.fail(ctx, decider.CauseProtocol, fmt.Sprintf("event %d: %v", line.K, err))
+	}
+	if m == nil {
+		return nil
+	}
+	if err := f.flush(ctx); err != nil { // what completes it is seen before it is recorded
+		return err
+	}
+	err = f.step(ctx, decider.Record(f.run.Instance, session.RunMessageRecorded{
+		RunID: f.run.ID, MessageID: m.ID, Role: m.Role, Message: m.Raw, K: line.K,
+	}))
+	failpoint.Hit("message-recorded")
+	return err
+}
+
+// flush publishes what waits.
+func (f *follower) flush(ctx context.Context) error {
+	if len(f.batch.Events) == 0 {
+		return nil
+	}
+	f.batch.After, f.batch.Time = f.after, f.driver.Now().UTC()
+	if _, err := f.driver.Output.Publish(ctx, f.run.Tenant, f.run.Session, f.batch); err != nil {
+		return fmt.Errorf("publish output: %w", err)
+	}
+	f.published = f.batch.LastK
+	f.batch, f.size = output.Batch{}, 0
+	failpoint.Hit("output-published")
+	return nil
+}
+
+func (f *follower) step(ctx context.Context, decide func(*session.State, time.Time) ([]events.Record, error)) error {
+	n, err := f.driver.Log.Step(ctx, f.run.Tenant, f.run.Session, decide)
+	if err != nil {
+		return err
+	}
+	f.after = max(f.after, n)
+	return nil
+}
+
+// finish records how the run ended, as sandboxd judged it.
+func (f *follower) finish(ctx context.Context, end sandboxapi.SpoolLine) error {
+	if err := f.flush(ctx); err != nil {
+		return err
+	}
+	state := f.transcript.State()
+	switch end.Outcome {
+	case "success", "cancelled":
+		return f.step(ctx, decider.Finish(f.run.Instance, session.RunFinished{
+			RunID: f.run.ID, LastK: f.last, Outcome: end.Outcome, State: state,
+		}))
+	case "interrupt":
+		e := f.transcript.Ending()
+		if e == nil {
+			return f.fail(ctx, decider.CauseProtocol, "the run was interrupted without saying for what")
+		}
+		return f.step(ctx, decider.Interrupt(f.run.Instance, session.RunInterrupted{
+			RunID: f.run.ID, LastK: f.last, Calls: e.Calls, Interrupts: e.Interrupts, State: state,
+		}))
+	}
+	return f.fail(ctx, decider.CauseAgent, end.Reason)
+}
+
+func (f *follower) fail(ctx context.Context, cause, detail string) error {
+	if err := f.flush(ctx); err != nil {
+		return err
+	}
+	return f.step(ctx, decider.Fail(f.run.Instance, session.RunFailed{
+		RunID: f.run.ID, LastK: f.last, Cause: cause, Detail: detail,
+	}))
+}

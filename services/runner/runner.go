@@ -1,0 +1,71 @@
+// Package runner is the runner service: it starts the turns that are due, takes
+// what agents say from their sandboxes into OUTPUT and the log, and parks and ends
+// runs. It appends run.* and nothing else.
+//
+//	ready, a message or the last answer ─▶ run.started ─▶ sandboxd drives the agent
+//	spool (numbered by k) ─▶ OUTPUT batches, run.message-recorded
+//	its end ─▶ run.finished | run.interrupted | run.failed
+//
+// A run is apart from any runner's life. Each instance answers pings under its
+// id; an open run whose instance nobody answers for is taken over
+// (run.taken-over) and goes on from the last published k.
+package runner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/holdfast-io/holdfast/events"
+	"github.com/holdfast-io/holdfast/events/output"
+	"github.com/holdfast-io/holdfast/events/session"
+	"github.com/holdfast-io/holdfast/services/internal/serving"
+	"github.com/holdfast-io/holdfast/services/runner/internal/app"
+)
+
+// Config is what the service needs.
+type Config struct {
+	serving.Config
+	// Output is the OUTPUT stream.
+	Output output.Stream
+}
+
+// Validate names what is missing.
+func (c Config) Validate() error {
+	if c.Output == nil {
+		return errors.New("the runner needs Output")
+	}
+	return c.Config.Validate()
+}
+
+// Run serves until ctx ends. Runs under way go on in their sandboxes.
+func Run(ctx context.Context, cfg Config) error {
+	if err := cfg.Validate(); err != nil {
+		return fmt.Errorf("runner service: %w", err)
+	}
+	a := app.New(app.Config{
+		NC: cfg.NC, Log: cfg.Log, Epoch: cfg.Epoch, Copy: cfg.Copy, Output: cfg.Output, Logger: cfg.Logger, Now: cfg.Now,
+	})
+	return serving.Run(ctx, cfg.Config, serving.Parts{
+		Service: events.ServiceRunner, Handlers: a.Handlers(), Interested: interested, Settle: a.Settle, Background: a.Background,
+	})
+}
+
+// interested says whether a message may make a run due, or concern the open one.
+func interested(types []string) bool {
+	for _, t := range types {
+		switch t {
+		case session.TypeMessageReceived, session.TypeReady, session.TypeResumed, session.TypeLost, session.TypeFailed,
+			session.TypeReleased, session.TypeSuspended, session.TypeExpired, session.TypeTerminated, session.TypeEndRequested,
+			session.TypeRunCancelRequested, session.TypeRunFinished, session.TypeRunFailed, session.TypeRunInterrupted:
+			return true
+		}
+		switch {
+		case t == session.TypeCallProposed || t == session.TypeCallStarted || t == session.TypeCallDecided:
+		case strings.HasPrefix(t, "call."):
+			return true
+		}
+	}
+	return false
+}
