@@ -87,9 +87,11 @@ func (f *folder) open() error {
 	return nil
 }
 
-// release lets go of the folder.
+// release lets go of the folder. Closing alone would not: a child that some
+// other goroutine is just starting shares the lock until it executes.
 func (f *folder) release() error {
-	if err := f.lock.Close(); err != nil {
+	err := errors.Join(syscall.Flock(int(f.lock.Fd()), syscall.LOCK_UN), f.lock.Close())
+	if err != nil {
 		return fmt.Errorf("release the server's folder: %w", err)
 	}
 	return nil

@@ -39,6 +39,9 @@ func Find(ctx context.Context, bin string, wanted int) (Programs, error) {
 	missing := &MissingError{}
 	for _, dir := range candidates(bin) {
 		p, err := inspect(ctx, dir)
+		if ctx.Err() != nil {
+			return Programs{}, fmt.Errorf("look for PostgreSQL's programs: %w", context.Cause(ctx))
+		}
 		if err != nil {
 			missing.Looked = append(missing.Looked, err.Error())
 			continue

@@ -273,20 +273,44 @@ func TestAnUnfinishedClusterIsReplaced(t *testing.T) {
 
 func TestACancelledStartLeavesNothing(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	ctx, cancel := context.WithCancelCause(t.Context())
 	why := errors.New("changed my mind")
-	cancel(why)
-	if _, err := pgserver.Start(ctx, quick(dir)); err == nil {
-		t.Fatal("a cancelled start started")
+	t.Run("before", func(t *testing.T) {
+		t.Parallel()
+		ctx, cancel := context.WithCancelCause(t.Context())
+		cancel(why)
+		cancelled(ctx, t, t.TempDir(), why)
+	})
+	t.Run("during initdb", func(t *testing.T) {
+		t.Parallel()
+		dir := t.TempDir()
+		ctx, cancel := context.WithCancelCause(t.Context())
+		go func() {
+			defer cancel(why)
+			tick := time.NewTicker(time.Millisecond)
+			defer tick.Stop()
+			for range tick.C {
+				if made, _ := filepath.Glob(filepath.Join(dir, "fresh-*", "PG_VERSION")); len(made) > 0 || t.Context().Err() != nil {
+					return
+				}
+			}
+		}()
+		cancelled(ctx, t, dir, why)
+	})
+}
+
+// cancelled checks a start on dir that ctx ends, and that another goes well.
+func cancelled(ctx context.Context, t *testing.T, dir string, why error) {
+	t.Helper()
+	if _, err := pgserver.Start(ctx, quick(dir)); !errors.Is(err, why) {
+		t.Fatalf("a cancelled start gave %v", err)
 	}
-	left, err := filepath.Glob(filepath.Join(dir, "*"))
+	left, err := os.ReadDir(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, path := range left {
-		if name := filepath.Base(path); name != "lock" {
-			t.Errorf("a cancelled start left %s", name)
+	for _, entry := range left {
+		if entry.Name() != "lock" {
+			t.Errorf("a cancelled start left %s", entry.Name())
 		}
 	}
 	start(t, quick(dir))

@@ -18,4 +18,7 @@
 // looks for leaks at its end lets pgtest stop it first:
 //
 //	func TestMain(m *testing.M) { goleak.VerifyTestMain(pgtest.Main(m)) }
+//
+// and a test that looks for its own leaks passes goleak.IgnoreCurrent(), taken
+// after its database was made.
 package pgtest
