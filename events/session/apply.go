@@ -56,7 +56,7 @@ func (s *State) evolveLife(meta events.Meta, p Payload) {
 		if p.Terms.Max > 0 {
 			s.MaxAt = meta.Time.Add(p.Terms.Max.D())
 		}
-		s.WantRunning, s.IntentN = true, meta.N
+		s.WantRunning, s.IntentN, s.WantedAt = true, meta.N, meta.Time
 	case MessageReceived:
 		s.Queue = append(s.Queue, Queued{MessageID: p.MessageID, RunID: p.RunID, Requester: p.Requester, CancelOpen: p.CancelOpen, N: meta.N, At: meta.Time})
 		s.RunIDs[p.RunID] = RunQueued
@@ -71,7 +71,7 @@ func (s *State) evolveLife(meta events.Meta, p Payload) {
 	case SuspendRequested:
 		s.WantRunning, s.Suspending, s.IntentN = false, true, meta.N
 	case ResumeRequested:
-		s.WantRunning, s.IntentN = true, meta.N
+		s.WantRunning, s.IntentN, s.WantedAt = true, meta.N, meta.Time
 		s.LastActivity = meta.Time
 	case Extended:
 		if p.MaxAt != nil {

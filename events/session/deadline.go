@@ -46,8 +46,8 @@ func (s *State) Deadlines() []Deadline {
 	if at, ok := s.WaitingAt(); ok {
 		ds = append(ds, Deadline{Kind: DeadlineWaiting, Service: events.ServiceSession, At: at})
 	}
-	if st := s.Workload.Status; st == WorkloadRequested || st == WorkloadClaimed {
-		ds = append(ds, Deadline{Kind: DeadlineClaim, Service: events.ServiceWorkload, At: s.Workload.ClaimDeadline})
+	if at, ok := s.ClaimAt(); ok {
+		ds = append(ds, Deadline{Kind: DeadlineClaim, Service: events.ServiceWorkload, At: at})
 	}
 	return append(ds, s.callDeadlines()...)
 }
@@ -73,6 +73,25 @@ func (s *State) callDeadlines() []Deadline {
 		}
 	}
 	return ds
+}
+
+// ClaimAt is when a sandbox that is being claimed or resumed has to be ready.
+func (s *State) ClaimAt() (time.Time, bool) {
+	switch s.Workload.Status {
+	case WorkloadRequested, WorkloadClaimed:
+		return s.Workload.ClaimDeadline, true
+	case WorkloadSuspended:
+		if !s.WantRunning {
+			return time.Time{}, false
+		}
+		from := s.WantedAt
+		if s.Workload.Since.After(from) {
+			from = s.Workload.Since // a suspend that was under way came first
+		}
+		return from.Add(s.Terms.Claim.D()), true
+	case WorkloadNone, WorkloadReady, WorkloadLost, WorkloadFailed, WorkloadReleased:
+	}
+	return time.Time{}, false
 }
 
 // IdleAt is when an unused ready sandbox has been idle for too long; ok is false

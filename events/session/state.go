@@ -52,6 +52,9 @@ type State struct {
 	// IntentN is the version of the event that last changed what is wanted of the
 	// sandbox; external effects carry it.
 	IntentN uint64
+	// WantedAt is when a sandbox was last asked for: a resume's deadline counts
+	// from it.
+	WantedAt time.Time
 
 	Workload Workload
 
