@@ -61,7 +61,7 @@ func (s *SSEReader) LastID() string { return s.lastID }
 func (s *SSEReader) Next() (SSEEvent, error) {
 	var (
 		event   SSEEvent
-		data    [][]byte
+		data    []byte // each line with a LF behind it; nil is no line
 		size    int
 		started bool
 	)
@@ -79,7 +79,7 @@ func (s *SSEReader) Next() (SSEEvent, error) {
 				continue
 			}
 			if data != nil {
-				event.Data = bytes.Join(data, []byte("\n"))
+				event.Data = data[:len(data)-1]
 				return event, nil
 			}
 			// Without data there is no event; its id has been noted.
@@ -97,7 +97,7 @@ func (s *SSEReader) Next() (SSEEvent, error) {
 		value = bytes.TrimPrefix(value, []byte(" "))
 		switch string(name) {
 		case "data":
-			data = append(data, bytes.Clone(value))
+			data = append(append(data, value...), '\n')
 		case "event":
 			event.Event = string(value)
 		case "id":

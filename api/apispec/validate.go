@@ -55,6 +55,12 @@ func (o *Operation) Validate(r *http.Request, pathParams map[string]string) erro
 		return api.Errf(api.CodePayloadTooLarge, "The body is larger than %d bytes.", tooLarge.Limit)
 	}
 	fields = append(fields, fieldErrors(err)...)
+	if len(fields) == 0 {
+		fields, err = oneValue(r)
+		if err != nil {
+			return err
+		}
+	}
 	if len(fields) > 0 {
 		problem := api.Err(api.CodeInvalidRequest)
 		problem.Problem.Detail = "The request doesn't fit " + o.ID + "."
@@ -127,6 +133,28 @@ func requestErrors(e *openapi3filter.RequestError) []api.FieldError {
 		detail = "the body isn't well formed"
 	}
 	return []api.FieldError{{Pointer: base, Detail: detail}}
+}
+
+// oneValue refuses a JSON body with something behind its first value. The
+// filter and most decoders read no further, so what the sender meant by it
+// would be lost without a word.
+func oneValue(r *http.Request) ([]api.FieldError, error) {
+	if r.GetBody == nil || r.ContentLength == 0 || isYAML(r) {
+		return nil, nil
+	}
+	again, err := r.GetBody()
+	if err != nil {
+		return nil, fmt.Errorf("read the body again: %w", err)
+	}
+	defer again.Close() //nolint:errcheck // it is in memory
+	body, err := io.ReadAll(again)
+	if err != nil {
+		return nil, fmt.Errorf("read the body again: %w", err)
+	}
+	if len(body) > 0 && !json.Valid(body) {
+		return []api.FieldError{{Pointer: "", Detail: "the body isn't one value of JSON"}}, nil
+	}
+	return nil, nil
 }
 
 // schemaFields are the places in a tree of schema errors, as JSON pointers
