@@ -112,7 +112,7 @@ func FuzzSSEReader(f *testing.F) {
 			t.Fatalf("cuts matter: %+v, %v\n%+v, %v", got, err, slow, slowErr)
 		}
 		for _, event := range got {
-			if event.IsComment || bytes.ContainsRune([]byte(event.Event), 0) {
+			if event.IsComment || strings.ContainsRune(event.Event, 0) {
 				continue
 			}
 			again, err := readSSE(bytes.NewReader(api.AppendSSE(nil, event.ID, event.Event, event.Data)), 1<<17)

@@ -91,7 +91,7 @@ func (d *doer) Do(req *http.Request) (*http.Response, error) {
 	if media == "application/json" {
 		return resp, nil // e.g. readyz, whose 503 is an answer
 	}
-	defer resp.Body.Close() //nolint:errcheck // read or not, there is nothing to save
+	defer resp.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxProblemBytes))
 	if err != nil {
 		return nil, fmt.Errorf("read the %s: %w", resp.Status, err)
@@ -137,7 +137,7 @@ func codeOfStatus(status int) api.Code {
 // the stream between two frames is no error.
 func Frames(body io.ReadCloser) iter.Seq2[api.Frame, error] {
 	return func(yield func(api.Frame, error) bool) {
-		defer body.Close() //nolint:errcheck // the reader's side: nothing to lose
+		defer body.Close()
 		reader := api.NewSSEReader(body, 0)
 		for {
 			event, err := reader.Next()

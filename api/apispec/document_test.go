@@ -3,6 +3,7 @@ package apispec
 import (
 	"context"
 	"maps"
+	"net/http"
 	"reflect"
 	"slices"
 	"strings"
@@ -114,7 +115,7 @@ func checkProblems(t *testing.T, op *Operation) {
 		"403": !op.Public() && !op.Agent(),
 		"400": len(op.route.Operation.Parameters)+len(op.route.PathItem.Parameters) > 0 || op.route.Operation.RequestBody != nil,
 		"415": op.route.Operation.RequestBody != nil && op.ID != "invokeSession",
-		"404": strings.Contains(op.Path, "{") && op.Method == "GET",
+		"404": strings.Contains(op.Path, "{") && op.Method == http.MethodGet,
 	}
 	for status, needed := range needs {
 		if needed && responses.Value(status) == nil {
@@ -174,7 +175,7 @@ func TestCodesAreThoseOfTheDocument(t *testing.T) {
 	if !ok {
 		t.Fatal("x-problems is missing")
 	}
-	var enum []string
+	enum := make([]string, 0, len(schema.Enum))
 	for _, code := range schema.Enum {
 		enum = append(enum, code.(string))
 	}
@@ -182,7 +183,7 @@ func TestCodesAreThoseOfTheDocument(t *testing.T) {
 	if want := slices.Sorted(maps.Keys(table)); !slices.Equal(enum, want) {
 		t.Errorf("enum and x-problems differ:\n%v\n%v", enum, want)
 	}
-	var known []string
+	known := make([]string, 0, len(table))
 	for _, code := range api.Codes() {
 		known = append(known, string(code))
 	}

@@ -146,7 +146,7 @@ func oneValue(r *http.Request) ([]api.FieldError, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the body again: %w", err)
 	}
-	defer again.Close() //nolint:errcheck // it is in memory
+	defer again.Close()
 	body, err := io.ReadAll(again)
 	if err != nil {
 		return nil, fmt.Errorf("read the body again: %w", err)
@@ -157,16 +157,20 @@ func oneValue(r *http.Request) ([]api.FieldError, error) {
 	return nil, nil
 }
 
+// pointerEscaper escapes a token of a JSON pointer (RFC 6901).
+var pointerEscaper = strings.NewReplacer("~", "~0", "/", "~1")
+
 // schemaFields are the places in a tree of schema errors, as JSON pointers
 // behind base. There are at most maxFieldErrors.
 func schemaFields(base string, err error) []api.FieldError {
 	var fields []api.FieldError
 	collectSchemaErrors(err, func(s *openapi3.SchemaError) {
-		pointer := base
+		var pointer strings.Builder
+		pointer.WriteString(base)
 		for _, part := range s.JSONPointer() {
-			pointer += "/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(part)
+			pointer.WriteString("/" + pointerEscaper.Replace(part))
 		}
-		fields = append(fields, api.FieldError{Pointer: bounded(pointer, 500), Detail: bounded(s.Reason, 500)})
+		fields = append(fields, api.FieldError{Pointer: bounded(pointer.String(), 500), Detail: bounded(s.Reason, 500)})
 	})
 	return fields[:min(len(fields), maxFieldErrors)]
 }

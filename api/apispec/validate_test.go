@@ -149,7 +149,7 @@ func TestProblemsNeverHoldValues(t *testing.T) {
 
 func TestErrorsAreBounded(t *testing.T) {
 	body := `{"runtime":"c","labels":{`
-	var labels []string
+	labels := make([]string, 0, 400)
 	for i := range 400 {
 		labels = append(labels, `"k`+string(rune('a'+i%26))+strings.Repeat("z", i)+`":1`)
 	}

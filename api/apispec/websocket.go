@@ -3,6 +3,7 @@ package apispec
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -54,7 +55,7 @@ func parseWS(async, open []byte) (map[api.WSType]*openapi3.Schema, error) {
 	components, _ := whole["components"].(map[string]any)
 	schemas, ok := components["schemas"].(map[string]any)
 	if !ok {
-		return nil, fmt.Errorf("openapi.yaml has no schemas")
+		return nil, errors.New("openapi.yaml has no schemas")
 	}
 	for name, message := range messages.Components.Schemas {
 		schemas[wsPrefix+name] = message.Schema

@@ -63,7 +63,7 @@ func TestAsyncAPIHangsTogether(t *testing.T) {
 		t.Errorf("asyncapi %s", doc.Asyncapi)
 	}
 	types := slices.Sorted(maps.Keys(wsSchemas()))
-	var messages []api.WSType
+	messages := make([]api.WSType, 0, len(types))
 	for name, message := range doc.Components.Messages {
 		messages = append(messages, api.WSType(name))
 		if message.Payload["$ref"] != "#/components/schemas/"+name {
