@@ -84,7 +84,7 @@ func withProvider(dsn string, f func(*goose.Provider) error) error {
 	// goose's version table is always public's, whatever the caller's path.
 	conf.RuntimeParams["search_path"] = publicSchema
 	db := stdlib.OpenDB(*conf)
-	defer db.Close() //nolint:errcheck // nothing is left to lose on a connection that did its work
+	defer db.Close()
 	p, err := newProvider(db)
 	if err != nil {
 		return err

@@ -194,7 +194,7 @@ func TestSwapViewsAgainstAProjector(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer before.Rollback(ctx) //nolint:errcheck // committed below
+	defer before.Rollback(ctx)
 	exec(ctx, t, before, fenced, 11, 10)
 
 	swapped := make(chan error, 1)

@@ -71,7 +71,7 @@ func (f *folder) command(program, data string, args []string, onParentDeath sysc
 		if err != nil {
 			return nil, nil, fmt.Errorf("open the cluster's folder: %w", err)
 		}
-		done = func() { dir.Close() } //nolint:errcheck // only held open
+		done = func() { dir.Close() }
 		cmd.ExtraFiles = []*os.File{dir}
 		data = inherited
 	}
@@ -112,7 +112,7 @@ func syncDir(path string) error {
 	if err != nil {
 		return fmt.Errorf("sync the server's folder: %w", err)
 	}
-	defer dir.Close() //nolint:errcheck // only read from
+	defer dir.Close()
 	if err := dir.Sync(); err != nil {
 		return fmt.Errorf("sync the server's folder: %w", err)
 	}

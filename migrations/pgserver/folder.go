@@ -53,7 +53,7 @@ func hold(dir string) (*folder, error) {
 		return nil, fmt.Errorf("open the lock: %w", err)
 	}
 	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		defer lock.Close() //nolint:errcheck // only read from
+		defer lock.Close()
 		if errors.Is(err, syscall.EWOULDBLOCK) {
 			return nil, &InUseError{Dir: abs, PID: readPID(lock.Name())}
 		}

@@ -47,10 +47,10 @@ func TestMain(m *testing.M) {
 func hold(dir string) {
 	srv, err := pgserver.Start(context.Background(), quick(dir))
 	if err != nil {
-		fmt.Println(err)
+		fmt.Fprintln(os.Stdout, err)
 		os.Exit(1)
 	}
-	fmt.Println(srv.PID())
+	fmt.Fprintln(os.Stdout, srv.PID())
 	_, _ = io.Copy(io.Discard, os.Stdin) // until killed, or the test is gone
 	_ = srv.Stop()
 }
@@ -136,7 +136,7 @@ func TestAsAnOrdinaryUser(t *testing.T) {
 	}
 	uid, _ := strconv.Atoi(nobody.Uid)
 	gid, _ := strconv.Atoi(nobody.Gid)
-	tmp, err := os.MkdirTemp("", "plain-")
+	tmp, err := os.MkdirTemp("", "plain-") //nolint:usetesting // t.TempDir is closed to the other user
 	if err != nil {
 		t.Fatal(err)
 	}

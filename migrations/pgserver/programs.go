@@ -67,8 +67,8 @@ func candidates(bin string) []string {
 	var dirs []string
 	if path, err := exec.LookPath("postgres"); err == nil {
 		// A link in PATH says little; its target has initdb beside it.
-		if real, err := filepath.EvalSymlinks(path); err == nil {
-			dirs = append(dirs, filepath.Dir(real))
+		if target, err := filepath.EvalSymlinks(path); err == nil {
+			dirs = append(dirs, filepath.Dir(target))
 		}
 	}
 	for _, pattern := range usual {

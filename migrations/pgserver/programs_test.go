@@ -17,7 +17,7 @@ func install(t *testing.T, version string) string {
 	dir := t.TempDir()
 	script := fmt.Sprintf("#!/bin/sh\necho '%s'\n", version)
 	for _, name := range []string{"postgres", "initdb"} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(script), 0o755); err != nil { //nolint:gosec // a program
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(script), 0o755); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -39,9 +39,9 @@ func TestFind(t *testing.T) {
 		{"", 0},
 	} {
 		got, err := pgserver.Find(t.Context(), install(t, c.version), 0)
-		var missing *pgserver.MissingError
+		_, missing := errors.AsType[*pgserver.MissingError](err)
 		switch {
-		case c.major == 0 && !errors.As(err, &missing):
+		case c.major == 0 && !missing:
 			t.Errorf("%q: got %v and %v, want a MissingError", c.version, got, err)
 		case c.major != 0 && (err != nil || got.Major != c.major):
 			t.Errorf("%q: got %v and %v, want %d", c.version, got, err, c.major)
@@ -53,8 +53,7 @@ func TestMissingProgramsAreNamed(t *testing.T) {
 	empty := t.TempDir()
 	t.Setenv(pgserver.EnvBin, empty)
 	_, err := pgserver.Start(t.Context(), quick(t.TempDir()))
-	var missing *pgserver.MissingError
-	if !errors.As(err, &missing) {
+	if _, ok := errors.AsType[*pgserver.MissingError](err); !ok {
 		t.Fatalf("a start without programs gave %v", err)
 	}
 	for _, part := range []string{empty + " has no initdb", "PostgreSQL 15", "apt-get install postgresql", pgserver.EnvBin} {

@@ -84,7 +84,7 @@ func query(t *testing.T, srv *pgserver.Server, statements ...string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer conn.Close(context.Background()) //nolint:errcheck // read and done
+	defer conn.Close(context.Background())
 	var out string
 	for i, s := range statements {
 		if i < len(statements)-1 {
@@ -217,7 +217,7 @@ func runByHand(t *testing.T, data string) int {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer folder.Close() //nolint:errcheck // only held open
+	defer folder.Close()
 	cmd := exec.Command(filepath.Join(programs.Bin, "postgres"), "-D", "/proc/self/fd/3",
 		"-c", "listen_addresses=", "-c", "unix_socket_directories=/proc/self/fd/3")
 	cmd.ExtraFiles = []*os.File{folder}
@@ -353,7 +353,7 @@ func TestALongPath(t *testing.T) {
 // server's own folder: the DSN stays the same and nothing is made elsewhere.
 func TestTheSocketIsInTheFolder(t *testing.T) {
 	t.Parallel()
-	dir, err := os.MkdirTemp("", "own-")
+	dir, err := os.MkdirTemp("", "own-") //nolint:usetesting // t.TempDir is closed to the server's user
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -433,7 +433,7 @@ func TestStopIsRepeatable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer conn.Close(context.Background()) //nolint:errcheck // its server is gone
+	defer conn.Close(context.Background())
 	var all sync.WaitGroup
 	for range 4 {
 		all.Go(func() {

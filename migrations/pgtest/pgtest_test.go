@@ -35,7 +35,7 @@ func TestEmptyIsEmpty(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer conn.Close(t.Context()) //nolint:errcheck // read and done
+	defer conn.Close(t.Context())
 	var tables int
 	err = conn.QueryRow(t.Context(),
 		"SELECT count(*) FROM pg_tables WHERE schemaname NOT IN ('pg_catalog', 'information_schema')").Scan(&tables)
@@ -52,7 +52,7 @@ func TestHold(t *testing.T) {
 	if os.Getenv(envHold) == "" {
 		t.Skip("runs in a process of its own, started by other tests")
 	}
-	fmt.Printf("database %s\n", pgtest.New(t))
+	fmt.Fprintf(os.Stdout, "database %s\n", pgtest.New(t))
 	_, _ = io.Copy(io.Discard, os.Stdin)
 }
 

@@ -72,8 +72,7 @@ func Start(ctx context.Context, c Config) (*Server, error) {
 	srv, err := pgserver.Start(ctx, pgserver.Config{
 		Dir: c.Dir, BinDir: c.BinDir, Settings: settings, Logger: c.Logger,
 	})
-	var missing *MissingError
-	if errors.As(err, &missing) {
+	if _, ok := errors.AsType[*MissingError](err); ok {
 		return nil, fmt.Errorf("%w, or set %s to the URL of a running server", err, EnvURL)
 	}
 	if err != nil {

@@ -25,10 +25,10 @@ const envHold = "POSTGRES_TEST_HOLD"
 func TestMain(m *testing.M) {
 	if dir := os.Getenv(envHold); dir != "" {
 		if _, err := postgres.Start(context.Background(), postgres.Config{Dir: dir}); err != nil {
-			fmt.Println(err)
+			fmt.Fprintln(os.Stdout, err)
 			os.Exit(1)
 		}
-		fmt.Println("up")
+		fmt.Fprintln(os.Stdout, "up")
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		return
 	}
@@ -56,7 +56,7 @@ func text(t *testing.T, srv *postgres.Server, query string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer conn.Close(t.Context()) //nolint:errcheck // read and done
+	defer conn.Close(t.Context())
 	var out string
 	if err := conn.QueryRow(t.Context(), query).Scan(&out); err != nil {
 		t.Fatalf("%s: %v", query, err)
@@ -82,7 +82,7 @@ func TestDataOutlivesAKill(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer stdin.Close() //nolint:errcheck // the process is killed
+	defer stdin.Close()
 	stdout, err := other.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -132,8 +132,7 @@ func TestASecondDevOnTheSameDataIsRefused(t *testing.T) {
 func TestAMissingPostgresIsNamedWithAllWaysOut(t *testing.T) {
 	t.Parallel()
 	_, err := postgres.Start(t.Context(), postgres.Config{Dir: t.TempDir(), BinDir: t.TempDir()})
-	var missing *postgres.MissingError
-	if !errors.As(err, &missing) {
+	if _, ok := errors.AsType[*postgres.MissingError](err); !ok {
 		t.Fatalf("a start without programs gave %v", err)
 	}
 	for _, way := range []string{"apt-get install postgresql", "HOLDFAST_POSTGRES_BIN", postgres.EnvURL} {
