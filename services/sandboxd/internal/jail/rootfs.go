@@ -70,6 +70,10 @@ func buildRoot(spec sandboxapi.JailSpec) error {
 	if err := mountTmpfs(filepath.Join(newRoot, "tmp"), "mode=1777,size="+strconv.FormatInt(spec.TmpBytes, 10), 0); err != nil {
 		return err
 	}
+	// The agent's stage covers it, whatever is mounted below.
+	if err := makeTarget(newRoot+sandboxapi.JailPrivate, false); err != nil {
+		return err
+	}
 	for _, m := range spec.Mounts {
 		if err := bindSpec(m); err != nil {
 			return err

@@ -235,7 +235,7 @@ func (d *Driver) Bind(ctx context.Context, ref driver.Ref, bind string) (sandbox
 	if err != nil {
 		return sandboxapi.Health{}, err
 	}
-	return driver.NewClient(ep.URL).Bind(ctx, bind)
+	return driver.Bind(ctx, ep.URL, bind)
 }
 
 // Ready waits until the sandbox's entrypoint answers.
@@ -244,7 +244,7 @@ func (d *Driver) Ready(ctx context.Context, ref driver.Ref) (sandboxapi.Health, 
 	if err != nil {
 		return sandboxapi.Health{}, err
 	}
-	return driver.NewClient(ep.URL).Ready(ctx)
+	return driver.Ready(ctx, ep.URL)
 }
 
 // plain says that sandboxes aren't isolated.

@@ -165,7 +165,7 @@ func (d *Driver) startWarm(spec driver.RuntimeSpec) error {
 		return errors.Join(fmt.Errorf("start a warm sandbox of %s: %w", spec.Name, err), d.remove(sb))
 	}
 	r, _ = d.peek(sb)
-	if _, err := driver.NewClient("unix:" + r.Socket).Ready(ctx); err != nil {
+	if _, err := driver.Ready(ctx, "unix:"+r.Socket); err != nil {
 		return errors.Join(fmt.Errorf("start a warm sandbox of %s: %w", spec.Name, err), d.removeWarm(sb))
 	}
 	d.mu.Lock()

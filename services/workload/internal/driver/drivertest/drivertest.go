@@ -9,7 +9,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"strconv"
 	"strings"
@@ -89,14 +88,16 @@ func Shell(t testing.TB, d driver.Driver, ref driver.Ref, script string) (string
 	if err != nil {
 		t.Fatalf("locate: %v", err)
 	}
-	client, base := dial(ep.URL)
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, base+sandboxapi.PathInvoke+"/sh", strings.NewReader(script))
+	client, err := sandboxapi.NewClient(ep.URL, ref.Session, ref.Generation)
 	if err != nil {
 		t.Fatal(err)
 	}
-	req.Header.Set(sandboxapi.HeaderSession, ref.Session)
-	req.Header.Set(sandboxapi.HeaderGeneration, strconv.FormatUint(ref.Generation, 10))
-	resp, err := client.Do(req)
+	defer client.Close()
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://sandbox/sh", strings.NewReader(script))
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := client.InvokeTransport().RoundTrip(req)
 	if err != nil {
 		t.Fatalf("shell: %v", err)
 	}
@@ -110,18 +111,6 @@ func Shell(t testing.TB, d driver.Driver, ref driver.Ref, script string) (string
 		t.Fatalf("shell: status %d: %s", resp.StatusCode, out)
 	}
 	return strings.TrimSpace(string(out)), code
-}
-
-// dial returns a client for an endpoint.
-func dial(endpoint string) (*http.Client, string) {
-	path, unix := strings.CutPrefix(endpoint, "unix:")
-	if !unix {
-		return &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}, endpoint
-	}
-	return &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		var d net.Dialer
-		return d.DialContext(ctx, "unix", path)
-	}}}, "http://sandbox"
 }
 
 // Start claims, binds and waits for a sandbox.

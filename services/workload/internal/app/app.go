@@ -1,0 +1,136 @@
+// Package app keeps sessions' sandboxes as they are wanted: it carries effects out
+// through a driver, one step at a time, and appends what came of each.
+package app
+
+import (
+	"context"
+	"crypto/ed25519"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/holdfast-io/holdfast/events"
+	"github.com/holdfast-io/holdfast/events/eventlog"
+	"github.com/holdfast-io/holdfast/events/policy"
+	"github.com/holdfast-io/holdfast/events/runtime"
+	"github.com/holdfast-io/holdfast/events/session"
+	"github.com/holdfast-io/holdfast/services/workload/internal/decider"
+	"github.com/holdfast-io/holdfast/services/workload/internal/driver"
+)
+
+// Config of an App; see the service's Config.
+type Config struct {
+	Log    eventlog.Log
+	Epoch  string
+	Copy   eventlog.Copy
+	Key    ed25519.PrivateKey
+	Logger *slog.Logger
+	Now    func() time.Time
+}
+
+// App executes commands, settles, acts on deadlines, and grants binds.
+type App struct {
+	cfg      Config
+	driver   driver.Driver
+	sessions *eventlog.Store[*session.State]
+	runtimes *eventlog.Store[*runtime.State]
+	policies *eventlog.Store[*policy.State]
+
+	mu      sync.Mutex
+	granted map[string]grant // by Pod UID
+}
+
+// New makes an App. The driver comes by UseDriver, because it needs the App as
+// its Granter first.
+func New(cfg Config) *App {
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	return &App{
+		cfg: cfg, granted: map[string]grant{},
+		sessions: eventlog.NewStore(eventlog.Config[*session.State]{
+			Log: cfg.Log, New: session.New, Service: events.ServiceWorkload, Copy: cfg.Copy, Epoch: cfg.Epoch, Now: cfg.Now,
+		}),
+		runtimes: eventlog.NewStore(eventlog.Config[*runtime.State]{
+			Log: cfg.Log, New: runtime.New, Service: events.ServiceWorkload, Copy: cfg.Copy, Epoch: cfg.Epoch, Now: cfg.Now,
+		}),
+		policies: eventlog.NewStore(eventlog.Config[*policy.State]{
+			Log: cfg.Log, New: policy.New, Copy: cfg.Copy, Epoch: cfg.Epoch, Now: cfg.Now,
+		}),
+	}
+}
+
+// UseDriver sets where sandboxes run. Call it once, before anything else.
+func (a *App) UseDriver(d driver.Driver) { a.driver = d }
+
+// system is the actor of what the service does by itself.
+var system = events.Actor{Kind: events.ActorService, ID: string(events.ServiceWorkload)}
+
+// step appends what a carried-out effect means.
+func (a *App) step(
+	ctx context.Context, tenant, id, cause string, decide eventlog.Decide[*session.State],
+) error {
+	subject, err := events.SessionSubject(tenant, id)
+	if err != nil {
+		return err
+	}
+	_, err = a.sessions.Execute(ctx, subject, eventlog.Command{
+		ID: events.RandomID(events.PrefixCommand), Actor: system, Cause: cause,
+	}, decide)
+	return err
+}
+
+// Due acts on a claim deadline that the view says has passed.
+func (a *App) Due(ctx context.Context, tenant, id string, _ session.Deadline) error {
+	return a.step(ctx, tenant, id, "deadline:claim", decider.Due)
+}
+
+// want is what a step needs of a session.
+type want struct {
+	action  decider.Action
+	ref     driver.Ref
+	intent  uint64
+	podUID  string
+	runtime session.RuntimeRef
+	claimAt time.Time
+	claimed session.Workload
+}
+
+func (a *App) look(ctx context.Context, tenant, id string) (want, error) {
+	subject, err := events.SessionSubject(tenant, id)
+	if err != nil {
+		return want{}, err
+	}
+	var w want
+	err = a.sessions.Read(ctx, subject, func(s eventlog.Snapshot[*session.State]) error {
+		st := s.State
+		w = want{
+			action: decider.Plan(st), intent: st.IntentN, podUID: st.Workload.PodUID, runtime: st.Runtime, claimed: st.Workload,
+			ref: driver.Ref{Tenant: tenant, Session: id, Generation: st.Workload.Generation},
+		}
+		if at, ok := st.ClaimAt(); ok {
+			w.claimAt = at
+		}
+		return nil
+	})
+	return w, err
+}
+
+// spec reads a pinned revision and words it for the driver.
+func (a *App) spec(ctx context.Context, tenant string, ref session.RuntimeRef) (driver.RuntimeSpec, error) {
+	subject, err := events.SubjectOf(events.AggregateRuntime, tenant, ref.Name)
+	if err != nil {
+		return driver.RuntimeSpec{}, err
+	}
+	var spec driver.RuntimeSpec
+	err = a.runtimes.Read(ctx, subject, func(s eventlog.Snapshot[*runtime.State]) error {
+		rev, ok := s.State.Revision(ref.Revision)
+		if !ok {
+			return errors.Join(driver.ErrInvalid, errors.New("the session's runtime revision is not in the log"))
+		}
+		spec = driverSpec(tenant, rev)
+		return nil
+	})
+	return spec, err
+}

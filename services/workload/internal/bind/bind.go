@@ -1,0 +1,64 @@
+// Package bind signs what gives a warm sandbox to a session: a short-lived JWT
+// that names session, generation and Pod UID and holds no secret. sandboxd hands
+// it back to whoever can prove that Pod UID (its parent's pipe, or its Pod-bound
+// token), and gets the session's token for it once.
+package bind
+
+import (
+	"crypto/ed25519"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+)
+
+const (
+	issuer   = "holdfast"
+	audience = "bind"
+	lifetime = 2 * time.Minute
+)
+
+// ErrInvalid is wrapped by every refusal of Verify.
+var ErrInvalid = errors.New("invalid bind")
+
+// Bind gives the sandbox PodUID to a generation of a session.
+type Bind struct {
+	Tenant, Session string
+	Generation      uint64
+	PodUID          string
+}
+
+type claims struct {
+	jwt.RegisteredClaims
+	Tenant     string `json:"tenant"`
+	Generation uint64 `json:"generation"`
+	PodUID     string `json:"podUid"`
+}
+
+// Sign makes the signed form, good for two minutes.
+func Sign(key ed25519.PrivateKey, b Bind, now time.Time) (string, error) {
+	token, err := jwt.NewWithClaims(jwt.SigningMethodEdDSA, claims{
+		RegisteredClaims: jwt.RegisteredClaims{
+			Issuer: issuer, Audience: jwt.ClaimStrings{audience}, Subject: b.Session,
+			IssuedAt: jwt.NewNumericDate(now), ExpiresAt: jwt.NewNumericDate(now.Add(lifetime)),
+		},
+		Tenant: b.Tenant, Generation: b.Generation, PodUID: b.PodUID,
+	}).SignedString(key)
+	if err != nil {
+		return "", fmt.Errorf("sign bind: %w", err)
+	}
+	return token, nil
+}
+
+// Verify reads what Sign made.
+func Verify(key ed25519.PublicKey, signed string, now time.Time) (Bind, error) {
+	var c claims
+	_, err := jwt.ParseWithClaims(signed, &c, func(*jwt.Token) (any, error) { return key, nil },
+		jwt.WithValidMethods([]string{jwt.SigningMethodEdDSA.Alg()}), jwt.WithIssuer(issuer), jwt.WithAudience(audience),
+		jwt.WithExpirationRequired(), jwt.WithTimeFunc(func() time.Time { return now }), jwt.WithLeeway(5*time.Second))
+	if err != nil {
+		return Bind{}, fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	return Bind{Tenant: c.Tenant, Session: c.Subject, Generation: c.Generation, PodUID: c.PodUID}, nil
+}

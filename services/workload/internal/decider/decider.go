@@ -1,0 +1,176 @@
+// Package decider decides what the workload service appends, and what it does
+// next to a session's sandbox. Pure: state, observation and time in.
+//
+// [Plan] is the loop's head: it compares what the session wants with what is
+// known of its sandbox. The steps below say what is appended once an effect has
+// been carried out, and refuse with [ErrOvertaken] where the session has moved on
+// meanwhile, so that the loop looks again.
+package decider
+
+import (
+	"errors"
+	"time"
+
+	"github.com/holdfast-io/holdfast/events"
+	"github.com/holdfast-io/holdfast/events/session"
+)
+
+// ErrOvertaken says that the session is no longer where the step assumed it.
+var ErrOvertaken = errors.New("the session has moved on")
+
+// Action is what to do next.
+type Action string
+
+// The actions. Verify looks whether a sandbox that should run still does.
+const (
+	Nothing Action = "nothing"
+	Request Action = "request"
+	Claim   Action = "claim"
+	Ready   Action = "ready"
+	Suspend Action = "suspend"
+	Resume  Action = "resume"
+	Release Action = "release"
+	Verify  Action = "verify"
+)
+
+// Plan gives the next action.
+func Plan(s *session.State) Action {
+	w := s.Workload.Status
+	switch {
+	case !s.Exists() || s.Ended || w == session.WorkloadFailed && !s.Ending:
+		return Nothing
+	case s.Ending:
+		if w == session.WorkloadNone || w == session.WorkloadReleased {
+			return Nothing
+		}
+		return Release
+	case s.Suspending && w == session.WorkloadReady:
+		return Suspend
+	case w == session.WorkloadReady:
+		return Verify
+	case !s.WantRunning:
+		return Nothing
+	}
+	switch w {
+	case session.WorkloadNone, session.WorkloadLost, session.WorkloadReleased:
+		return Request
+	case session.WorkloadRequested:
+		return Claim
+	case session.WorkloadClaimed:
+		return Ready
+	case session.WorkloadSuspended:
+		return Resume
+	case session.WorkloadReady, session.WorkloadFailed:
+	}
+	return Nothing
+}
+
+type decide = func(*session.State, time.Time) ([]events.Record, error)
+
+func records(payloads ...session.Payload) ([]events.Record, error) {
+	return session.Records(events.ServiceWorkload, payloads...)
+}
+
+// at wraps a step that holds only while Plan still gives the same action for the
+// same generation.
+func at(action Action, generation uint64, payload func(now time.Time) session.Payload) decide {
+	return func(s *session.State, now time.Time) ([]events.Record, error) {
+		if Plan(s) != action || s.Workload.Generation != generation {
+			return nil, ErrOvertaken
+		}
+		return records(payload(now))
+	}
+}
+
+// RequestNext asks for the next generation, before anything is created.
+func RequestNext(s *session.State, now time.Time) ([]events.Record, error) {
+	if Plan(s) != Request {
+		return nil, ErrOvertaken
+	}
+	return records(session.ClaimRequested{Generation: s.Workload.Generation + 1, Deadline: now.Add(s.Terms.Claim.D())})
+}
+
+// Claimed records the sandbox that the driver gave.
+func Claimed(p session.Claimed) decide {
+	return at(Claim, p.Generation, func(time.Time) session.Payload { return p })
+}
+
+// BecameReady records that the entrypoint of the claimed sandbox answered.
+func BecameReady(p session.Ready) decide {
+	return func(s *session.State, _ time.Time) ([]events.Record, error) {
+		if Plan(s) != Ready || s.Workload.Generation != p.Generation || s.Workload.PodUID != p.PodUID {
+			return nil, ErrOvertaken
+		}
+		return records(p)
+	}
+}
+
+// Resumed records that a suspended sandbox answers again.
+func Resumed(p session.Resumed) decide {
+	return at(Resume, p.Generation, func(time.Time) session.Payload { return p })
+}
+
+// Suspended records that the processes are gone. It is a fact once the driver has
+// done it, so it stands also where the session wants a resume by now.
+func Suspended(generation uint64) decide {
+	return at(Suspend, generation, func(time.Time) session.Payload { return session.Suspended{Generation: generation} })
+}
+
+// Released records that nothing is left.
+func Released(generation uint64) decide {
+	return at(Release, generation, func(time.Time) session.Payload { return session.Released{Generation: generation} })
+}
+
+// Failed records that a claim came to nothing.
+func Failed(p session.Failed) decide {
+	return func(s *session.State, _ time.Time) ([]events.Record, error) {
+		if a := Plan(s); (a != Claim && a != Ready) || s.Workload.Generation != p.Generation {
+			return nil, ErrOvertaken
+		}
+		return records(p)
+	}
+}
+
+// Lost records that a sandbox is gone without our doing: one that ran (podUID as
+// the session knows it), or one whose resume came to nothing (podUID empty). One
+// that was lost before it was ever ready has failed.
+func Lost(p session.Lost) decide {
+	return func(s *session.State, _ time.Time) ([]events.Record, error) {
+		w := s.Workload
+		if s.Ending || s.Ended || w.Generation != p.Generation || w.PodUID != p.PodUID {
+			return nil, nil // not the one that the session has
+		}
+		switch w.Status {
+		case session.WorkloadReady, session.WorkloadSuspended:
+			return records(p)
+		case session.WorkloadClaimed:
+			return records(session.Failed{Generation: p.Generation, Cause: CauseDied, Detail: p.Cause})
+		case session.WorkloadNone, session.WorkloadRequested, session.WorkloadLost, session.WorkloadFailed, session.WorkloadReleased:
+		}
+		return nil, nil
+	}
+}
+
+// Causes of workload.failed and workload.lost, for machines.
+const (
+	CauseTimeout    = "claim-timeout"
+	CauseDied       = "sandbox-died"
+	CauseEntrypoint = "entrypoint-failed"
+	CauseIsolation  = "isolation-unavailable"
+	CauseInvalid    = "runtime-refused"
+	CauseStart      = "start-failed"
+	CauseBind       = "bind-refused"
+)
+
+// Due decides the claim deadline; it is checked here again.
+func Due(s *session.State, now time.Time) ([]events.Record, error) {
+	at, ok := s.ClaimAt()
+	if !ok || s.Ending || s.Ended || at.After(now) {
+		return nil, nil
+	}
+	w := s.Workload
+	if w.Status == session.WorkloadSuspended {
+		return records(session.Lost{Generation: w.Generation, Cause: CauseTimeout, WorkspaceKept: true})
+	}
+	return records(session.Failed{Generation: w.Generation, Cause: CauseTimeout, Detail: "not ready in " + s.Terms.Claim.String()})
+}
