@@ -149,7 +149,7 @@ func TestAsAnOrdinaryUser(t *testing.T) {
 	cmd.Dir = "/"
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "TMPDIR=" + tmp, envPlain + "=1", "HOME=/nonexistent"}
 	cmd.SysProcAttr = &syscall.SysProcAttr{
-		Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, Pdeathsig: syscall.SIGKILL,
+		Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)},
 	}
 	out, err := cmd.CombinedOutput()
 	if err != nil {
