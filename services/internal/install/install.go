@@ -201,7 +201,7 @@ func (in installation) parkedConfig() jetstream.StreamConfig {
 		Retention: jetstream.LimitsPolicy, Storage: jetstream.FileStorage, Replicas: in.opts.Replicas,
 		MaxMsgs: -1, MaxBytes: -1, MaxMsgsPerSubject: 1, MaxConsumers: -1, MaxMsgSize: maxMessage,
 		Discard:    jetstream.DiscardNew,
-		DenyDelete: true, AllowRollup: true,
+		DenyDelete: true,
 	}
 }
 

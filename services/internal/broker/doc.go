@@ -1,0 +1,34 @@
+// Package broker runs NATS inside a process and says who may do what on any NATS.
+//
+// [Start] embeds a nats-server with JetStream on file storage: for `holdfast dev`
+// and for tests. In production NATS is its own deployment; [Conf] writes the same
+// users and permissions, from the same table, as the authorization block of its
+// configuration. [Connect] is how every service connects to either.
+//
+// # Users
+//
+// Each service has a user, and the table in permissions.go says what it may do:
+//
+//	             EVENTS                        OUTPUT          commands
+//	session      ev.*.s.*                      -               answers its own
+//	workload     ev.*.s.* and ev.*.runtime.*   -               answers its own
+//	policy       ev.*.s.* and ev.*.policy.*    -               answers its own
+//	runner       ev.*.s.*                      writes, reads   answers its own; locate, note-activity
+//	gateway      reads all                     reads all       sends all
+//	projector    reads all                     reads all       -
+//	installer    genesis                       -               -
+//
+// The four that decide read single messages of EVENTS and have their own durable
+// consumer, which the installer made. Only the installer makes, changes, purges or
+// removes streams and consumers; readers make ordered consumers, never under the
+// name of a durable one.
+//
+// NATS can't tell types of event apart on one subject: there the fold refuses what
+// isn't its service's.
+//
+// # Denials
+//
+// The server answers a denied publish with an asynchronous "Permissions Violation",
+// and the request that it belonged to looks like a timeout. [Connect] therefore logs
+// each and hands it to a callback.
+package broker
