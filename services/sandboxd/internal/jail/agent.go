@@ -38,8 +38,9 @@ type AgentSpec struct {
 	// Workspace is the agent's working directory, the only one besides /tmp and
 	// /dev/shm that it can write.
 	Workspace string `json:"workspace"`
-	// MaxMemoryBytes bounds the private memory of each process (RLIMIT_DATA); 0
-	// is no bound. Not applied without isolation.
+	// MaxMemoryBytes bounds the private memory of each process (RLIMIT_DATA, which
+	// counts what is mapped, not what is touched: a Go program needs some 110 MiB
+	// to start); 0 is no bound. Not applied without isolation.
 	MaxMemoryBytes int64 `json:"maxMemoryBytes,omitempty"`
 	// MaxProcs bounds processes and threads; 0 is no bound. Not applied without
 	// isolation, where the count would be that of the whole user.

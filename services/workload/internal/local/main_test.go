@@ -151,11 +151,11 @@ func crashChild(dir string) {
 		fmt.Println("failed:", err)
 		os.Exit(1)
 	}
-	if err := d.EnsurePool(ctx, testRuntime(), 1); err != nil {
+	c := marked("s-1", dir)
+	if err := d.EnsurePool(ctx, c.Runtime, 1); err != nil {
 		fmt.Println("failed:", err)
 		os.Exit(1)
 	}
-	c := claimOf("s-1", 5)
 	_, err = d.Claim(ctx, c)
 	if err == nil {
 		_, err = d.Ready(ctx, c.Ref)

@@ -1,0 +1,242 @@
+// Package recipe fills in, checks and words a runtime's spec: what a runtime may
+// ask for is decided here, when it is applied, not when a sandbox is started.
+package recipe
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/holdfast-io/holdfast/events"
+	"github.com/holdfast-io/holdfast/events/runtime"
+	"github.com/holdfast-io/holdfast/services/workload/internal/driver"
+)
+
+// Wrong is one place of a spec that is wrong. Pointer is a JSON pointer.
+type Wrong struct{ Pointer, Detail string }
+
+// Limits of a runtime.
+const (
+	MaxWarm    = 64
+	maxTimeout = 30 * 24 * time.Hour
+	maxEnv     = 100
+	// relayPort is sandboxd's own on the sandbox's loopback.
+	relayPort = 7777
+)
+
+// Defaults of a spec's timeouts, from the design's example.
+const (
+	defaultClaim   = events.Duration(60 * time.Second)
+	defaultIdle    = events.Duration(15 * time.Minute)
+	defaultMax     = events.Duration(8 * time.Hour)
+	defaultWaiting = events.Duration(2 * time.Minute)
+	defaultDrain   = events.Duration(30 * time.Second)
+)
+
+// WithDefaults fills in what a spec leaves out.
+func WithDefaults(s runtime.Spec) runtime.Spec {
+	fill(&s.Kind, runtime.KindAgent)
+	if s.Adapter.Protocol == "" {
+		s.Adapter.Protocol = "agui"
+		if s.Kind == runtime.KindCodeInterpreter {
+			s.Adapter.Protocol = "none"
+		}
+	}
+	if s.Adapter.Protocol == "agui" {
+		fill(&s.Adapter.Resume, "rerun")
+		fill(&s.Adapter.RunPath, "/")
+		if len(s.Entrypoints) > 0 {
+			fill(&s.Adapter.Entrypoint, s.Entrypoints[0].Name)
+		}
+	}
+	for i := range s.Entrypoints {
+		fill(&s.Entrypoints[i].PathPrefix, "/")
+		fill(&s.Entrypoints[i].Protocol, "HTTP")
+	}
+	fill(&s.Timeouts.Claim, defaultClaim)
+	fill(&s.Timeouts.Idle, defaultIdle)
+	fill(&s.Timeouts.Max, defaultMax)
+	fill(&s.Timeouts.SuspendWhileWaiting, defaultWaiting)
+	fill(&s.Timeouts.DrainGrace, defaultDrain)
+	if s.OnIdle == "" {
+		s.OnIdle = "end"
+		if s.Workspace != nil || s.Stateless {
+			s.OnIdle = "suspend"
+		}
+	}
+	fill(&s.OnLoss, "restart")
+	fill(&s.Policy, "default")
+	return s
+}
+
+func fill[T comparable](to *T, value T) {
+	var zero T
+	if *to == zero {
+		*to = value
+	}
+}
+
+// checker collects what is wrong.
+type checker []Wrong
+
+func (c *checker) wrong(pointer, detail string, args ...any) {
+	*c = append(*c, Wrong{pointer, fmt.Sprintf(detail, args...)})
+}
+
+func (c *checker) oneOf(pointer, value string, allowed ...string) {
+	for _, a := range allowed {
+		if value == a {
+			return
+		}
+	}
+	c.wrong(pointer, "has to be one of %s", strings.Join(allowed, ", "))
+}
+
+var (
+	envName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`)
+	name    = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
+)
+
+// Check finds everything that is wrong with a spec that has its defaults.
+func Check(s runtime.Spec) []Wrong {
+	var c checker
+	if !name.MatchString(s.Name) {
+		c.wrong("/name", "use 1 to 63 of a-z, 0-9 and -, with a letter or digit at both ends")
+	}
+	if !name.MatchString(s.Policy) {
+		c.wrong("/policy", "has to be the name of a policy")
+	}
+	c.oneOf("/kind", string(s.Kind), string(runtime.KindAgent), string(runtime.KindCodeInterpreter))
+	c.oneOf("/onIdle", s.OnIdle, "suspend", "end")
+	c.oneOf("/onLoss", s.OnLoss, "restart", "end")
+	if s.OnIdle == "suspend" && s.Workspace == nil && !s.Stateless {
+		c.wrong("/onIdle", "suspending without a workspace loses the state: give it a workspace, or say stateless: true")
+	}
+	if s.Workspace != nil && (!strings.HasPrefix(s.Workspace.Path, "/") || len(s.Workspace.Path) < 2 || strings.Contains(s.Workspace.Path, "..")) {
+		c.wrong("/workspace/path", "has to be an absolute path below /")
+	}
+	if s.WarmPool.Size < 0 || s.WarmPool.Size > MaxWarm {
+		c.wrong("/warmPool/size", "has to be 0 to %d", MaxWarm)
+	}
+	c.adapter(s)
+	c.entrypoints(s)
+	c.sandbox(s.Sandbox)
+	c.timeouts(s.Timeouts)
+	for i, p := range s.Redact {
+		if !strings.HasPrefix(p, "/") {
+			c.wrong(fmt.Sprintf("/redact/%d", i), "has to be a JSON pointer into a call's arguments, such as /password")
+		}
+	}
+	return c
+}
+
+func (c *checker) adapter(s runtime.Spec) {
+	c.oneOf("/adapter/protocol", s.Adapter.Protocol, "agui", "none")
+	if s.Adapter.Protocol != "agui" {
+		return
+	}
+	c.oneOf("/adapter/resume", s.Adapter.Resume, "rerun")
+	if !strings.HasPrefix(s.Adapter.RunPath, "/") {
+		c.wrong("/adapter/runPath", "has to begin with /")
+	}
+	for _, e := range s.Entrypoints {
+		if e.Name == s.Adapter.Entrypoint {
+			return
+		}
+	}
+	c.wrong("/adapter/entrypoint", "has to name one of the entrypoints")
+}
+
+func (c *checker) entrypoints(s runtime.Spec) {
+	if len(s.Entrypoints) > 1 {
+		c.wrong("/entrypoints", "one entrypoint is supported")
+	}
+	for i, e := range s.Entrypoints {
+		at := fmt.Sprintf("/entrypoints/%d", i)
+		if !name.MatchString(e.Name) {
+			c.wrong(at+"/name", "use 1 to 63 of a-z, 0-9 and -")
+		}
+		if e.Port < 1 || e.Port > 65535 || e.Port == relayPort {
+			c.wrong(at+"/port", "has to be 1 to 65535 and not %d, which is sandboxd's", relayPort)
+		}
+		c.oneOf(at+"/protocol", e.Protocol, "HTTP")
+		if !strings.HasPrefix(e.PathPrefix, "/") {
+			c.wrong(at+"/pathPrefix", "has to begin with /")
+		}
+		if e.Ready != "" && !strings.HasPrefix(e.Ready, "/") {
+			c.wrong(at+"/ready", "has to begin with /")
+		}
+	}
+}
+
+func (c *checker) sandbox(s runtime.Sandbox) {
+	if len(s.Command) == 0 {
+		c.wrong("/sandbox/command", "the local driver has no images: say which command to run")
+	}
+	if s.RuntimeClassName != "" {
+		c.wrong("/sandbox/runtimeClassName", "the local driver has no runtime classes")
+	}
+	if len(s.Env) > maxEnv {
+		c.wrong("/sandbox/env", "at most %d variables", maxEnv)
+	}
+	for i, e := range s.Env {
+		if !envName.MatchString(e.Name) {
+			c.wrong(fmt.Sprintf("/sandbox/env/%d/name", i), "has to be a variable's name")
+		}
+	}
+	for resource, q := range s.Resources.Limits {
+		at := "/sandbox/resources/limits/" + resource
+		var err error
+		switch resource {
+		case "cpu":
+			_, err = millis(q)
+		case "memory":
+			_, err = bytes(q)
+		case "pids":
+			_, err = strconv.ParseInt(q, 10, 64)
+		default:
+			c.wrong(at, "is none of cpu, memory, pids")
+			continue
+		}
+		if err != nil {
+			c.wrong(at, "can't be read: %v", err)
+		}
+	}
+}
+
+func (c *checker) timeouts(t runtime.Timeouts) {
+	for _, f := range []struct {
+		pointer string
+		d       events.Duration
+	}{
+		{"claim", t.Claim}, {"idle", t.Idle}, {"max", t.Max}, {"suspendWhileWaiting", t.SuspendWhileWaiting}, {"drainGrace", t.DrainGrace},
+	} {
+		if f.d <= 0 || f.d.D() > maxTimeout {
+			c.wrong("/timeouts/"+f.pointer, "has to be positive and at most %s", maxTimeout)
+		}
+	}
+}
+
+// ForDriver words a checked spec for a driver; the caller names it.
+func ForDriver(s runtime.Spec) driver.RuntimeSpec {
+	d := driver.RuntimeSpec{
+		Kind: string(s.Kind), Argv: s.Sandbox.Command, Adapter: s.Adapter.Protocol, RunPath: s.Adapter.RunPath,
+		WorkspacePath: "/workspace", HasVolume: s.Workspace != nil,
+	}
+	for _, e := range s.Sandbox.Env {
+		d.Env = append(d.Env, e.Name+"="+e.Value)
+	}
+	if s.Workspace != nil {
+		d.WorkspacePath = s.Workspace.Path
+	}
+	if len(s.Entrypoints) > 0 {
+		d.Port, d.ReadyPath = s.Entrypoints[0].Port, s.Entrypoints[0].Ready
+	}
+	// Check has read them before, so errors can't come.
+	d.Limits.CPUMillis, _ = millis(s.Sandbox.Resources.Limits["cpu"])
+	d.Limits.MemoryBytes, _ = bytes(s.Sandbox.Resources.Limits["memory"])
+	d.Limits.Pids, _ = strconv.ParseInt(s.Sandbox.Resources.Limits["pids"], 10, 64)
+	return d
+}

@@ -1,0 +1,96 @@
+// Package workload is the workload service: it gives sessions their sandboxes,
+// through a driver, binds them, sees them lost, puts them away and takes them
+// back; and it keeps the runtimes. It appends workload.* and runtime.* and
+// nothing else.
+//
+//	wanted and none ─▶ claim-requested ─▶ driver.Claim ─▶ claimed ─▶ bind, entrypoint answers ─▶ ready
+//	suspend-requested ─▶ driver.Suspend ─▶ suspended ─▶ (wanted) driver.Resume, bind ─▶ resumed
+//	ending ─▶ driver.Release ─▶ released          it ended by itself ─▶ lost
+//
+// Every effect carries the session's n that wants it; a driver refuses an older
+// one. A sweep compares what exists with the log both ways, at the start and every
+// half minute.
+package workload
+
+import (
+	"context"
+	"crypto/ed25519"
+	"errors"
+	"fmt"
+
+	"github.com/holdfast-io/holdfast/events"
+	"github.com/holdfast-io/holdfast/events/session"
+	"github.com/holdfast-io/holdfast/services/internal/serving"
+	"github.com/holdfast-io/holdfast/services/workload/internal/app"
+	"github.com/holdfast-io/holdfast/services/workload/internal/local"
+)
+
+// RuntimeName names a runtime of a tenant.
+type RuntimeName = app.RuntimeName
+
+// Config is what the service needs.
+type Config struct {
+	serving.Config
+	// Key signs binds and sandboxes' tokens; the gateway has its public half.
+	Key ed25519.PrivateKey
+	// Runtimes lists the runtimes whose warm pools are to be kept.
+	Runtimes app.Runtimes
+	// Local is where sandboxes run.
+	Local Local
+}
+
+// Local configures the local driver.
+type Local struct {
+	// DataDir holds workspaces and what is known of sandboxes.
+	DataDir string
+	// SandboxdPath is the sandboxd binary.
+	SandboxdPath string
+	// AgentSocket is the gateway's agent listener, a unix socket.
+	AgentSocket string
+	// Isolation is "namespaces" or "none".
+	Isolation string
+	// SharePaths are directories of the host that sandboxes see read-only.
+	SharePaths []string
+}
+
+// Validate names what is missing.
+func (c Config) Validate() error {
+	if len(c.Key) != ed25519.PrivateKeySize || c.Runtimes == nil {
+		return errors.New("the workload service needs Key and Runtimes")
+	}
+	return c.Config.Validate()
+}
+
+// Run serves until ctx ends; the sandboxes of the local driver end with it.
+func Run(ctx context.Context, cfg Config) (err error) {
+	if err := cfg.Validate(); err != nil {
+		return fmt.Errorf("workload service: %w", err)
+	}
+	a := app.New(app.Config{Log: cfg.Log, Epoch: cfg.Epoch, Copy: cfg.Copy, Key: cfg.Key, Logger: cfg.Logger, Now: cfg.Now})
+	d, err := local.New(ctx, local.Config{
+		DataDir: cfg.Local.DataDir, SandboxdPath: cfg.Local.SandboxdPath, AgentSocket: cfg.Local.AgentSocket,
+		Isolation: cfg.Local.Isolation, SharePaths: cfg.Local.SharePaths, Granter: a, Log: cfg.Logger,
+	})
+	if err != nil {
+		return fmt.Errorf("local driver: %w", err)
+	}
+	defer func() { err = errors.Join(err, d.Close()) }()
+	a.UseDriver(d)
+	return serving.Run(ctx, cfg.Config, serving.Parts{
+		Service: events.ServiceWorkload, Handlers: a.Handlers(), Interested: interested, Settle: a.Settle, Due: a.Due,
+		Background: func(ctx context.Context, requeue serving.Requeue) error { return a.Watch(ctx, requeue, cfg.Runtimes) },
+	})
+}
+
+// interested says whether a message may change what is wanted of a sandbox.
+func interested(types []string) bool {
+	for _, t := range types {
+		switch t {
+		case session.TypeCreated, session.TypeSuspendRequested, session.TypeResumeRequested, session.TypeExpired,
+			session.TypeTerminated, session.TypeEndRequested, session.TypeClaimRequested, session.TypeClaimed,
+			session.TypeSuspended, session.TypeLost, session.TypeFailed:
+			return true
+		}
+	}
+	return false
+}
