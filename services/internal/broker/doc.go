@@ -26,6 +26,16 @@
 // NATS can't tell types of event apart on one subject: there the fold refuses what
 // isn't its service's.
 //
+// # What permissions can't do
+//
+// NATS checks where a user publishes, not where it wants the reply. Who may ask
+// JetStream anything may name a subject of EVENTS as the reply, and the server then
+// stores its own answer there (tried with 2.15). That answer is never an envelope and
+// a copied envelope brings its expected sequence along, which the stream refuses, so
+// nothing can be forged; but it breaks the session's chain, which every fold
+// notices: problem log-faulted. Our own services answer only to inboxes (package
+// command). Against a hostile process with a service's password this is no wall.
+//
 // # Denials
 //
 // The server answers a denied publish with an asynchronous "Permissions Violation",

@@ -23,7 +23,9 @@ var (
 
 func only(us ...broker.User) []broker.User { return us }
 
-func and(us []broker.User, more ...broker.User) []broker.User { return append(slices.Clone(us), more...) }
+func and(us []broker.User, more ...broker.User) []broker.User {
+	return append(slices.Clone(us), more...)
+}
 
 // attempts are subjects to publish to, and who may. The installer's rights on the
 // JetStream API are tried where it uses them, in package install.

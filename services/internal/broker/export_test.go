@@ -1,0 +1,4 @@
+package broker
+
+// Permissions lets the test of Conf compare.
+var Permissions = permissions
