@@ -20,6 +20,9 @@ const (
 	// codeInFlight says, on a replicated stream, that another write of the subject
 	// isn't decided yet; that one may be our own earlier attempt.
 	codeInFlight jetstream.ErrorCode = 10164
+	// codeStoreFailed says that the leader could not store what was replicated
+	// already, as with a full disk; another replica may have, and lead next.
+	codeStoreFailed jetstream.ErrorCode = 10077
 )
 
 // Append implements eventlog.Log; see the package's doc for how it comes to know.
@@ -110,7 +113,10 @@ func (a *attempt) refused(ctx context.Context, refusal *jetstream.APIError) (set
 			return false, refusal
 		}
 		return true, &eventlog.ConflictError{Subject: a.subject, Expected: a.prev}
-	case a.inDoubt, refusal.Code == 503: // 503: the server can't at the moment
+	case refusal.ErrorCode == codeStoreFailed:
+		a.inDoubt = true
+		return false, refusal
+	case a.inDoubt, stream.Unanswered(refusal):
 		return false, refusal
 	default:
 		return true, fmt.Errorf("append to %s: %w", a.subject, refusal)

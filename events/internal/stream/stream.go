@@ -12,6 +12,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
@@ -152,12 +153,17 @@ func (r Reader) retry(ctx context.Context, read func(context.Context) error) err
 func Unanswered(err error) bool {
 	var refused *jetstream.APIError
 	if errors.As(err, &refused) {
-		return refused.Code == 503
+		return slices.Contains(passing, refused.ErrorCode)
 	}
 	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, nats.ErrTimeout) ||
 		errors.Is(err, nats.ErrNoResponders) || errors.Is(err, nats.ErrDisconnected) ||
 		errors.Is(err, jetstream.ErrNoStreamResponse)
 }
+
+// passing are the server's refusals that pass by themselves: there is no leader,
+// the asked server isn't it, it has not applied all that it holds, or it is
+// shutting down and its JetStream is off already.
+var passing = []jetstream.ErrorCode{10008, 10009, 10163, 10039, 10076}
 
 // api puts the API's prefix before a request's name: another in a domain or
 // across accounts.
