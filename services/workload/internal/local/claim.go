@@ -261,22 +261,28 @@ func (d *Driver) run(ctx context.Context, sb *sandbox, r record, spec driver.Run
 func (d *Driver) prepareWorkspace(r record) (int, error) {
 	dir := d.paths.workspace(r)
 	if !r.HasVolume {
-		uid := r.UID
-		if uid == 0 {
-			uid = d.takeUID()
+		if r.UID != 0 {
+			return r.UID, remakeOwned(dir, r.UID)
 		}
-		return uid, remakeOwned(dir, uid)
+		return d.withUID(func(uid int) error { return remakeOwned(dir, uid) })
 	}
 	owner, err := ownerOf(dir)
 	if errors.Is(err, os.ErrNotExist) {
-		uid := d.takeUID()
-		return uid, makeOwned(dir, uid)
+		return d.withUID(func(uid int) error { return makeOwned(dir, uid) })
 	}
 	if err != nil || os.Getuid() != 0 || d.ourUID(owner) {
 		return owner, err
 	}
-	uid := d.takeUID()
-	return uid, reown(dir, uid)
+	return d.withUID(func(uid int) error { return reown(dir, uid) })
+}
+
+// withUID takes a uid and makes something that belongs to it.
+func (d *Driver) withUID(use func(uid int) error) (int, error) {
+	uid, err := d.takeUID()
+	if err != nil {
+		return 0, err
+	}
+	return uid, use(uid)
 }
 
 // Suspend ends the processes and keeps the workspace.

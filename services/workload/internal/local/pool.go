@@ -152,10 +152,13 @@ const warmTimeout = time.Minute
 func (d *Driver) startWarm(spec driver.RuntimeSpec) error {
 	ctx, cancel := context.WithTimeout(d.ctx, warmTimeout)
 	defer cancel()
-	r := record{SandboxUID: newUID(), State: stateWarm, UID: d.takeUID()}
+	r := record{SandboxUID: newUID(), State: stateWarm}
+	var err error
+	if r.UID, err = d.takeUID(); err != nil {
+		return err
+	}
 	sb := &sandbox{record: r, spec: spec}
-	err := os.Mkdir(d.paths.sandbox(r.SandboxUID), 0o700)
-	if err == nil {
+	if err = os.Mkdir(d.paths.sandbox(r.SandboxUID), 0o700); err == nil {
 		err = makeOwned(d.paths.workspace(r), r.UID)
 	}
 	if err == nil {

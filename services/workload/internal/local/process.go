@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"os"
@@ -308,5 +307,3 @@ func runtimeDir(root string) (string, error) {
 	}
 	return dir, nil
 }
-
-var _ io.Writer = (*tail)(nil)

@@ -1,23 +1,27 @@
 package local
 
-import "os"
+import (
+	"fmt"
+	"os"
+
+	"github.com/holdfast-io/holdfast/services/workload/internal/driver"
+)
 
 // takeUID returns a uid for a sandbox: one that nothing else has, or the
 // driver's own when it isn't root or doesn't isolate.
-func (d *Driver) takeUID() int {
+func (d *Driver) takeUID() (int, error) {
 	if os.Getuid() != 0 || d.plain() {
-		return os.Getuid()
+		return os.Getuid(), nil
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for uid := d.cfg.UIDBase; uid < d.cfg.UIDBase+d.cfg.UIDCount; uid++ {
 		if !d.uids[uid] {
 			d.uids[uid] = true
-			return uid
+			return uid, nil
 		}
 	}
-	// As many sandboxes as uids: sharing the last is better than running as root.
-	return d.cfg.UIDBase + d.cfg.UIDCount - 1
+	return 0, fmt.Errorf("%w: all %d uids are taken by sandboxes and volumes", driver.ErrStart, d.cfg.UIDCount)
 }
 
 // freeUID gives a uid back once no sandbox and no volume has it.

@@ -4,6 +4,8 @@
 //	GET  /health   200
 //	POST /sh       runs the body by /bin/sh -c in the working directory and
 //	               answers its output and errors, in a header Exit its exit code
+//	GET  /holdfast asks Holdfast for the session, the only way out of a sandbox,
+//	               and answers what came back
 package main
 
 import (
@@ -19,6 +21,7 @@ import (
 func main() {
 	http.HandleFunc("GET /health", func(http.ResponseWriter, *http.Request) {})
 	http.HandleFunc("POST /sh", run)
+	http.HandleFunc("GET /holdfast", askHoldfast)
 	log.Fatal(http.ListenAndServe("127.0.0.1:"+os.Getenv("PORT"), nil))
 }
 
@@ -38,6 +41,24 @@ func run(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Exit", strconv.Itoa(code))
 	if _, err := w.Write(out); err != nil {
+		log.Print(err)
+	}
+}
+
+func askHoldfast(w http.ResponseWriter, r *http.Request) {
+	req, err := http.NewRequestWithContext(r.Context(), http.MethodGet, os.Getenv("HOLDFAST_URL")+"/v1/agent/session", nil)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadGateway)
+		return
+	}
+	defer resp.Body.Close()
+	w.WriteHeader(resp.StatusCode)
+	if _, err := io.Copy(w, resp.Body); err != nil {
 		log.Print(err)
 	}
 }
