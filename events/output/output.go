@@ -148,12 +148,15 @@ type Stream interface {
 	// Tail calls handle with every batch from sequence from on, or from the oldest
 	// that is left, in order, and goes on with new ones until ctx ends or handle
 	// returns an error, which it gives back. A sequence that isn't a batch is passed
-	// over. *TruncatedError says that the stream ends before from.
+	// over. Other errors: *TruncatedError and ErrNoStream.
 	Tail(ctx context.Context, from uint64, handle func(Message) error) error
 	// Info gives the sequences of the oldest and newest message; where there is
 	// none, last is first-1.
 	Info(ctx context.Context) (first, last uint64, err error)
 }
+
+// ErrNoStream says that the stream was never made, or was deleted.
+var ErrNoStream = errors.New("there is no output stream: run 'holdfast install'")
 
 // TruncatedError says that the stream ends before what was read of it earlier: it
 // was made anew. Readers start over, with a gap.

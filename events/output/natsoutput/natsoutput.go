@@ -104,7 +104,7 @@ func (s *Stream) Last(ctx context.Context, tenant, session string) (output.Batch
 	case errors.Is(err, stream.ErrNoMessage):
 		return output.Batch{}, 0, false, nil
 	case err != nil:
-		return output.Batch{}, 0, false, fmt.Errorf("last of %s: %w", subject, err)
+		return output.Batch{}, 0, false, fmt.Errorf("last of %s: %w", subject, named(err))
 	}
 	b, err := output.Decode(m.Data)
 	if err != nil {
@@ -115,7 +115,8 @@ func (s *Stream) Last(ctx context.Context, tenant, session string) (output.Batch
 
 // Info implements output.Stream.
 func (s *Stream) Info(ctx context.Context) (first, last uint64, err error) {
-	return s.reader.Extent(ctx)
+	first, last, err = s.reader.Extent(ctx)
+	return first, last, named(err)
 }
 
 // Tail implements output.Stream.
@@ -124,7 +125,7 @@ func (s *Stream) Tail(ctx context.Context, from uint64, handle func(output.Messa
 	if err := s.check(ctx, from); err != nil {
 		return err
 	}
-	return s.reader.Tail(ctx, from, func(m stream.Message) error {
+	err := s.reader.Tail(ctx, from, func(m stream.Message) error {
 		tenant, session, ok := events.ParseOutputSubject(m.Subject)
 		if !ok {
 			return nil
@@ -137,18 +138,27 @@ func (s *Stream) Tail(ctx context.Context, from uint64, handle func(output.Messa
 	}, func(ctx context.Context, next uint64) error {
 		err := s.check(ctx, next)
 		var truncated *output.TruncatedError
-		if errors.As(err, &truncated) || errors.Is(err, stream.ErrNoStream) {
+		if errors.As(err, &truncated) || errors.Is(err, output.ErrNoStream) {
 			return err
 		}
 		return nil // nobody answered: the tail goes on as soon as somebody does
 	}, s.opts.CheckEvery)
+	return named(err)
+}
+
+// named gives the reader's errors the port's names.
+func named(err error) error {
+	if errors.Is(err, stream.ErrNoStream) {
+		return fmt.Errorf("%w (%w)", output.ErrNoStream, err)
+	}
+	return err
 }
 
 func (s *Stream) check(ctx context.Context, next uint64) error {
 	reaches, _, last, err := s.reader.Reaches(ctx, next)
 	switch {
 	case err != nil:
-		return err
+		return named(err)
 	case !reaches:
 		return &output.TruncatedError{Next: next, Last: last}
 	}
