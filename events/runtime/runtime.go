@@ -50,8 +50,8 @@ type Adapter struct {
 	Protocol string `json:"protocol"`
 	// Entrypoint names the entrypoint that takes runs.
 	Entrypoint string `json:"entrypoint,omitempty"`
-	// RunPath is where it takes them; "/" where empty.
-	RunPath string `json:"runPath,omitempty"`
+	// Path is where it takes them; "/" where empty.
+	Path string `json:"path,omitempty"`
 	// Resume is "rerun": a continuation is a new run with the same thread.
 	Resume string `json:"resume,omitempty"`
 }

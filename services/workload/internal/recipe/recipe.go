@@ -46,7 +46,7 @@ func WithDefaults(s runtime.Spec) runtime.Spec {
 	}
 	if s.Adapter.Protocol == "agui" {
 		fill(&s.Adapter.Resume, "rerun")
-		fill(&s.Adapter.RunPath, "/")
+		fill(&s.Adapter.Path, "/")
 		if len(s.Entrypoints) > 0 {
 			fill(&s.Adapter.Entrypoint, s.Entrypoints[0].Name)
 		}
@@ -138,8 +138,8 @@ func (c *checker) adapter(s runtime.Spec) {
 		return
 	}
 	c.oneOf("/adapter/resume", s.Adapter.Resume, "rerun")
-	if !strings.HasPrefix(s.Adapter.RunPath, "/") {
-		c.wrong("/adapter/runPath", "has to begin with /")
+	if !strings.HasPrefix(s.Adapter.Path, "/") {
+		c.wrong("/adapter/path", "has to begin with /")
 	}
 	for _, e := range s.Entrypoints {
 		if e.Name == s.Adapter.Entrypoint {
@@ -222,7 +222,7 @@ func (c *checker) timeouts(t runtime.Timeouts) {
 // ForDriver words a checked spec for a driver; the caller names it.
 func ForDriver(s runtime.Spec) driver.RuntimeSpec {
 	d := driver.RuntimeSpec{
-		Kind: string(s.Kind), Argv: s.Sandbox.Command, Adapter: s.Adapter.Protocol, RunPath: s.Adapter.RunPath,
+		Kind: string(s.Kind), Argv: s.Sandbox.Command, Adapter: s.Adapter.Protocol, RunPath: s.Adapter.Path,
 		WorkspacePath: "/workspace", HasVolume: s.Workspace != nil,
 	}
 	for _, e := range s.Sandbox.Env {

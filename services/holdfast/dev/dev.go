@@ -1,0 +1,291 @@
+package dev
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/holdfast-io/holdfast/migrations"
+	"github.com/holdfast-io/holdfast/projections"
+	"github.com/holdfast-io/holdfast/services/gateway"
+	"github.com/holdfast-io/holdfast/services/holdfast/parts"
+	"github.com/holdfast-io/holdfast/services/internal/broker"
+	"github.com/holdfast-io/holdfast/services/internal/command"
+	"github.com/holdfast-io/holdfast/services/internal/install"
+	"github.com/holdfast-io/holdfast/services/internal/postgres"
+	"github.com/holdfast-io/holdfast/services/workload"
+)
+
+// DefaultAddr is where dev serves.
+const DefaultAddr = "127.0.0.1:7070"
+
+// Config of a dev.
+type Config struct {
+	// Addr to serve on, host:port; ":0" for any free port.
+	Addr string
+	// DataDir holds everything; made where it isn't there.
+	DataDir string
+	// Reset starts with an empty log.
+	Reset bool
+	// Isolation is "namespaces" (where empty) or "none".
+	Isolation string
+	// PostgresURL uses a Postgres that runs already; empty starts one.
+	PostgresURL string
+	// SyncAlways has each append on the disk before it is acknowledged. Only tests
+	// do without.
+	SyncAlways bool
+	// Logger takes what the parts say.
+	Logger *slog.Logger
+	// Progress is told of each step of the start; may be nil.
+	Progress func(step string, took time.Duration)
+	// Version is this build's.
+	Version string
+}
+
+// Program is a running dev. Stop it; it may be stopped more than once.
+type Program struct {
+	// URL of the API and the console.
+	URL string
+	// ConsoleURL signs the admin in, once.
+	ConsoleURL string
+	// DataDir is absolute.
+	DataDir string
+
+	cfg     Config
+	cancel  context.CancelFunc
+	done    chan struct{}
+	err     error
+	closers []func() error
+	once    sync.Once
+}
+
+// AddrInUseError says that the address is taken.
+type AddrInUseError struct{ Addr string }
+
+// Error names the way out.
+func (e *AddrInUseError) Error() string {
+	return fmt.Sprintf("%s is in use: stop what listens there, or name another with --addr (such as 127.0.0.1:0 for any free port)", e.Addr)
+}
+
+// Start starts everything and returns when all parts work. What it started ends
+// with ctx, or by Stop.
+func Start(ctx context.Context, cfg Config) (p *Program, err error) {
+	if cfg.Addr == "" {
+		cfg.Addr = DefaultAddr
+	}
+	if cfg.Progress == nil {
+		cfg.Progress = func(string, time.Duration) {}
+	}
+	runCtx, cancel := context.WithCancel(ctx)
+	p = &Program{cfg: cfg, cancel: cancel, done: make(chan struct{})}
+	defer func() {
+		if err != nil {
+			cancel()
+			err = errors.Join(err, p.close())
+		}
+	}()
+	if err := p.start(runCtx); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// step runs one step of the start and tells how long it took.
+func (p *Program) step(name string, do func() error) error {
+	begin := time.Now()
+	if err := do(); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	p.cfg.Progress(name, time.Since(begin))
+	return nil
+}
+
+func (p *Program) onClose(f func() error) { p.closers = append(p.closers, f) }
+
+// ground is what the services stand on.
+type ground struct {
+	dir      *dataDir
+	listener net.Listener
+	agents   net.Listener
+	sandboxd string
+	broker   *broker.Broker
+	pool     *pgxpool.Pool
+	dsn      string
+	tokens   string
+}
+
+func (p *Program) start(ctx context.Context) error {
+	var g ground
+	for _, s := range []struct {
+		name string
+		do   func() error
+	}{
+		{"data directory", func() error { return p.openData(&g) }},
+		{"listeners", func() error { return p.listen(ctx, &g) }},
+		{"sandboxd", func() (err error) {
+			g.sandboxd, err = findSandboxd(ctx, g.dir.in("bin"))
+			return err
+		}},
+		{"NATS JetStream", func() error { return p.startBroker(ctx, &g) }},
+		{"Postgres", func() error { return p.startPostgres(ctx, &g) }},
+		{"services", func() error { return p.startServices(ctx, g) }},
+	} {
+		if err := p.step(s.name, s.do); err != nil {
+			return err
+		}
+	}
+	return g.dir.writeServer(Server{URL: p.URL, PID: os.Getpid()})
+}
+
+func (p *Program) openData(g *ground) (err error) {
+	if g.dir, err = openDataDir(p.cfg.DataDir, p.cfg.Reset); err != nil {
+		return err
+	}
+	p.onClose(g.dir.close)
+	p.DataDir = g.dir.path
+	g.tokens, err = g.dir.tokens()
+	return err
+}
+
+func (p *Program) listen(ctx context.Context, g *ground) (err error) {
+	var lc net.ListenConfig
+	g.listener, err = lc.Listen(ctx, "tcp", p.cfg.Addr)
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return &AddrInUseError{Addr: p.cfg.Addr}
+	case err != nil:
+		return fmt.Errorf("%w; name another address with --addr", err)
+	}
+	p.onClose(func() error { return ignoreClosed(g.listener.Close()) })
+	p.URL = "http://" + g.listener.Addr().String()
+	if g.agents, err = listenForAgents(g.dir.in("agent")); err != nil {
+		return err
+	}
+	p.onClose(func() error { return ignoreClosed(g.agents.Close()) })
+	return os.MkdirAll(g.dir.in("bin"), 0o755)
+}
+
+func ignoreClosed(err error) error {
+	if errors.Is(err, net.ErrClosed) {
+		return nil
+	}
+	return err
+}
+
+// AgentSocket is the name of the agents' listener in its directory.
+const AgentSocket = "agent.sock"
+
+// listenForAgents makes the unix socket that sandboxes reach. They run under other
+// users, so it is writable by all; its directory is what they are shown of the
+// host. A path that is too long for a socket's address is reached through the
+// directory's descriptor.
+func listenForAgents(dir string) (net.Listener, error) {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, err
+	}
+	path := filepath.Join(dir, AgentSocket)
+	if err := ignoreMissing(os.Remove(path)); err != nil {
+		return nil, err
+	}
+	d, err := os.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close()
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: fmt.Sprintf("/proc/self/fd/%d/%s", d.Fd(), AgentSocket), Net: "unix"})
+	if err != nil {
+		return nil, err
+	}
+	l.SetUnlinkOnClose(false) // the address is of a descriptor that is closed by then
+	return l, os.Chmod(path, 0o666)
+}
+
+func (p *Program) startBroker(ctx context.Context, g *ground) (err error) {
+	g.broker, err = broker.Start(broker.Config{Dir: g.dir.in("nats"), SyncAlways: p.cfg.SyncAlways, Logger: p.cfg.Logger})
+	if err != nil {
+		return err
+	}
+	p.onClose(func() error {
+		g.broker.Stop()
+		return nil
+	})
+	nc, err := g.broker.Connect(ctx, broker.UserInstaller)
+	if err != nil {
+		return err
+	}
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return err
+	}
+	_, err = install.Run(ctx, js)
+	return err
+}
+
+func (p *Program) startPostgres(ctx context.Context, g *ground) error {
+	g.dsn = p.cfg.PostgresURL
+	if g.dsn == "" {
+		server, err := postgres.Start(ctx, postgres.Config{Dir: g.dir.in("postgres"), Logger: p.cfg.Logger})
+		if err != nil {
+			return err
+		}
+		p.onClose(server.Stop)
+		g.dsn = server.DSN()
+	}
+	if err := migrations.Up(ctx, g.dsn); err != nil {
+		return err
+	}
+	var err error
+	g.pool, err = projections.Connect(ctx, g.dsn)
+	if err != nil {
+		return err
+	}
+	p.onClose(func() error {
+		g.pool.Close()
+		return nil
+	})
+	return nil
+}
+
+func (p *Program) startServices(ctx context.Context, g ground) error {
+	key, err := g.dir.signingKey()
+	if err != nil {
+		return err
+	}
+	reader := projections.NewReader(g.pool)
+	env := parts.Env{
+		Connect: g.broker.Connect, Reader: reader, Pool: g.pool, DSN: g.dsn, Logger: p.cfg.Logger, Key: key, Version: p.cfg.Version,
+		Local: workload.Local{
+			DataDir: g.dir.path, SandboxdPath: g.sandboxd, AgentSocket: g.dir.in("agent", AgentSocket),
+			Isolation: p.cfg.Isolation,
+		},
+		Gateway: parts.Gateway{Listener: g.listener, Agents: g.agents, TokensFile: g.tokens},
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	for name, run := range env.All() {
+		group.Go(func() error {
+			if err := run(ctx); err != nil && ctx.Err() == nil {
+				return fmt.Errorf("%s stopped: %w", name, err)
+			}
+			return nil
+		})
+	}
+	go func() {
+		p.err = group.Wait()
+		p.cancel()
+		close(p.done)
+	}()
+	return p.settle(ctx, g)
+}

@@ -1,0 +1,136 @@
+// Package parts puts services together: what one needs of NATS and Postgres, and
+// how each is run. dev starts all of them in one process, serve one of them.
+package parts
+
+import (
+	"context"
+	"crypto/ed25519"
+	"fmt"
+	"log/slog"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/holdfast-io/holdfast/events/eventlog"
+	"github.com/holdfast-io/holdfast/events/eventlog/natslog"
+	"github.com/holdfast-io/holdfast/events/output"
+	"github.com/holdfast-io/holdfast/events/output/natsoutput"
+	"github.com/holdfast-io/holdfast/projections"
+	"github.com/holdfast-io/holdfast/services/internal/broker"
+	"github.com/holdfast-io/holdfast/services/internal/serving"
+	"github.com/holdfast-io/holdfast/services/internal/views"
+	"github.com/holdfast-io/holdfast/services/policy"
+	"github.com/holdfast-io/holdfast/services/runner"
+	"github.com/holdfast-io/holdfast/services/session"
+	"github.com/holdfast-io/holdfast/services/workload"
+)
+
+// Connector gives the NATS connection of a user.
+type Connector func(ctx context.Context, user broker.User) (*nats.Conn, error)
+
+// Env is what all services of a process share.
+type Env struct {
+	Connect Connector
+	// Reader reads the views, whichever service it is.
+	Reader *projections.Reader
+	Logger *slog.Logger
+	// Key signs for sandboxes; only the workload service needs the private half.
+	Key ed25519.PrivateKey
+	// Local configures the local driver; for the workload service.
+	Local workload.Local
+}
+
+// base is a service's own connection with the log on it.
+type base struct {
+	nc     *nats.Conn
+	log    eventlog.Log
+	output output.Stream
+	epoch  string
+}
+
+func (e Env) base(ctx context.Context, user broker.User) (base, error) {
+	nc, err := e.Connect(ctx, user)
+	if err != nil {
+		return base{}, err
+	}
+	b, err := onConnection(ctx, nc)
+	if err != nil {
+		nc.Close()
+		return base{}, fmt.Errorf("%s: %w", user, err)
+	}
+	return b, nil
+}
+
+func onConnection(ctx context.Context, nc *nats.Conn) (base, error) {
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return base{}, err
+	}
+	log, err := natslog.New(js, nc, natslog.Options{})
+	if err != nil {
+		return base{}, err
+	}
+	out, err := natsoutput.New(js, nc, natsoutput.Options{})
+	if err != nil {
+		return base{}, err
+	}
+	info, err := log.Info(ctx)
+	if err != nil {
+		return base{}, err
+	}
+	return base{nc: nc, log: log, output: out, epoch: info.Genesis.Epoch}, nil
+}
+
+func (e Env) serving(b base, service string) serving.Config {
+	return serving.Config{
+		NC: b.nc, Log: b.log, Epoch: b.epoch, Copy: e.Reader, Views: views.Of(e.Reader),
+		Logger: e.Logger.With("service", service),
+	}
+}
+
+// Services lists what Serve takes, in the order in which dev starts them.
+func Services() []string {
+	return []string{"projector", "session", "policy", "workload", "runner", "gateway"}
+}
+
+// Session runs the session service until ctx ends.
+func (e Env) Session(ctx context.Context) error {
+	b, err := e.base(ctx, broker.UserSession)
+	if err != nil {
+		return err
+	}
+	defer b.nc.Close()
+	return session.Run(ctx, e.serving(b, "session"))
+}
+
+// Policy runs the policy service until ctx ends.
+func (e Env) Policy(ctx context.Context) error {
+	b, err := e.base(ctx, broker.UserPolicy)
+	if err != nil {
+		return err
+	}
+	defer b.nc.Close()
+	return policy.Run(ctx, e.serving(b, "policy"))
+}
+
+// Workload runs the workload service until ctx ends.
+func (e Env) Workload(ctx context.Context) error {
+	b, err := e.base(ctx, broker.UserWorkload)
+	if err != nil {
+		return err
+	}
+	defer b.nc.Close()
+	return workload.Run(ctx, workload.Config{
+		Config: e.serving(b, "workload"), Key: e.Key, Runtimes: views.Of(e.Reader), Local: e.Local,
+	})
+}
+
+// Runner runs the runner service until ctx ends.
+func (e Env) Runner(ctx context.Context) error {
+	b, err := e.base(ctx, broker.UserRunner)
+	if err != nil {
+		return err
+	}
+	defer b.nc.Close()
+	return runner.Run(ctx, runner.Config{Config: e.serving(b, "runner"), Output: b.output})
+}
