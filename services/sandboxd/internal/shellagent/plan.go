@@ -47,12 +47,19 @@ type question struct {
 	ArgsHash string `json:"argsHash"`
 }
 
+// What is said of a line that was left out.
+const (
+	saidDenied = "denied"
+	saidNotRun = "not run"
+)
+
 // answer is what a resume says to a question.
 type answer struct {
 	question
 	approved bool
-	// reason says why not, in the words of whoever answered.
-	reason string
+	// how says what became of it otherwise, and reason why, in the words of
+	// whoever answered.
+	how, reason string
 }
 
 // newPlan reads what a run has to do: to go on where a question stopped it
@@ -130,15 +137,15 @@ func readAnswer(r agui.Resume) (answer, error) {
 	}
 	switch {
 	case r.Status == agui.ResumeCancelled && reason == "":
-		return answer{reason: "the question ended without an answer"}, nil
+		return answer{how: saidNotRun, reason: "the question ended without an answer"}, nil
 	case r.Status == agui.ResumeCancelled:
-		return answer{reason: reason}, nil
+		return answer{how: saidNotRun, reason: reason}, nil
 	case r.Status != agui.ResumeResolved:
 		return answer{}, fmt.Errorf("%w: an answer that is %.64q", errInput, r.Status)
 	case payload.Approved && len(payload.EditedArgs) > 0:
-		return answer{reason: "edited arguments can't be run yet"}, nil
+		return answer{how: saidNotRun, reason: "edited arguments need a decision of their own"}, nil
 	}
-	return answer{approved: payload.Approved, reason: reason}, nil
+	return answer{approved: payload.Approved, how: saidDenied, reason: reason}, nil
 }
 
 // callID names the first line's call, the same in every run that continues it.

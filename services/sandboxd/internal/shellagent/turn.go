@@ -84,7 +84,7 @@ func (t *turn) step(ctx context.Context, answered *answer) error {
 	if answered != nil {
 		// Its TOOL_CALL events are in the run that asked.
 		if !answered.approved {
-			t.notRun(id, line, "denied", answered.reason)
+			t.notRun(id, line, answered.how, answered.reason)
 			return nil
 		}
 		return t.execute(ctx, id, line, answered.question)
@@ -109,7 +109,7 @@ func (t *turn) step(ctx context.Context, answered *answer) error {
 		if v.Rule != "" {
 			reason = strings.TrimSpace(fmt.Sprintf("%s (rule %q)", reason, v.Rule))
 		}
-		t.notRun(id, line, "denied", reason)
+		t.notRun(id, line, saidDenied, reason)
 		return nil
 	}
 	return t.execute(ctx, id, line, q)
@@ -148,7 +148,7 @@ func (t *turn) execute(ctx context.Context, id, line string, q question) error {
 	var no *refusal
 	switch {
 	case errors.As(err, &no):
-		t.notRun(id, line, "not run", no.Error())
+		t.notRun(id, line, saidNotRun, no.Error())
 		return nil
 	case err != nil:
 		return err

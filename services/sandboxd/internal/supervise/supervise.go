@@ -120,7 +120,10 @@ func start(boot *sandboxapi.Boot, control *sandboxapi.Channel, listener net.List
 	a := &api{boot: boot, binding: s.binding, entry: s.entry, runs: s.runs, log: log}
 	s.serve(relayListener, relay)
 	s.serve(listener, a.handler())
-	return s, control.Send(sandboxapi.Control{Type: sandboxapi.ControlBooted})
+	if err := control.Send(sandboxapi.Control{Type: sandboxapi.ControlBooted}); err != nil {
+		return nil, errors.Join(err, s.stop(0))
+	}
+	return s, nil
 }
 
 func (s *sandbox) startAgent(boot *sandboxapi.Boot, relayAddr string) error {
