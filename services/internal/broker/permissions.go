@@ -60,7 +60,8 @@ func grantsOf(u User) grants {
 		g.publish = append(g.publish, "out.*.*", "cmd.workload.*.locate", "cmd.session.*.note-activity")
 		g.publish = append(g.publish, leaderReads(events.StreamOutput)...)
 	case UserGateway:
-		g.publish = append(tails(), "cmd.*.*.*")
+		// The pings ask whether each service answers.
+		g.publish = append(tails(), "cmd.*.*.*", "$SRV.PING.*")
 		g.deny = othersConsumers()
 	case UserProjector:
 		g.publish = tails()

@@ -1,0 +1,145 @@
+package edge
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"regexp"
+	"runtime/debug"
+	"time"
+
+	"github.com/go-chi/chi/v5"
+	"github.com/go-chi/chi/v5/middleware"
+
+	"github.com/holdfast-io/holdfast/events"
+	"github.com/holdfast-io/holdfast/services/internal/problem"
+)
+
+// HeaderRequestID names a request in answers and logs.
+const HeaderRequestID = "X-Request-Id"
+
+type requestKey struct{}
+
+// request is what is known of a request while it is served. Caller is filled in
+// by Guard, for the log line that is written when it is over.
+type request struct {
+	id, trace, caller string
+}
+
+// RequestID is the id that the answer and the logs name; "" outside a request.
+func RequestID(ctx context.Context) string { return of(ctx).id }
+
+// Trace is the client's W3C traceparent, "" where it sent none that is valid.
+func Trace(ctx context.Context) string { return of(ctx).trace }
+
+// SetCaller says who the request turned out to be from, for the log.
+func SetCaller(ctx context.Context, caller string) { of(ctx).caller = caller }
+
+func of(ctx context.Context) *request {
+	if r, ok := ctx.Value(requestKey{}).(*request); ok {
+		return r
+	}
+	return &request{}
+}
+
+var traceparent = regexp.MustCompile(`^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$`)
+
+// Identify gives the request an id of ours: one that a client chose would let it
+// write what it likes into our logs.
+func Identify(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		about := &request{id: events.RandomID("req")}
+		if t := r.Header.Get("Traceparent"); traceparent.MatchString(t) {
+			about.trace = t
+		}
+		w.Header().Set(HeaderRequestID, about.id)
+		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), requestKey{}, about)))
+	})
+}
+
+// contentPolicy lets the console load what is its own, and nothing else.
+const contentPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; " +
+	"connect-src 'self'; manifest-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+
+// Headers sets what keeps an answer from being used for anything else in a browser.
+func Headers(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Set("Content-Security-Policy", contentPolicy)
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("X-Frame-Options", "DENY")
+		h.Set("Referrer-Policy", "no-referrer")
+		h.Set("Cross-Origin-Opener-Policy", "same-origin")
+		h.Set("Cross-Origin-Resource-Policy", "same-origin")
+		h.Set("Permissions-Policy", "camera=(), microphone=(), geolocation=(), payment=()")
+		h.Set("Cache-Control", "no-store")
+		next.ServeHTTP(w, r)
+	})
+}
+
+// Recover turns a panic into a problem and a log line, and keeps the process.
+func (p Problems) Recover(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ww := middleware.NewWrapResponseWriter(w, r.ProtoMajor)
+		defer func() {
+			cause := recover()
+			if cause == nil {
+				return
+			}
+			if cause == http.ErrAbortHandler { //nolint:errorlint // the very value is the contract of net/http
+				panic(cause)
+			}
+			p.Logger.ErrorContext(r.Context(), "request panicked", "panic", cause, "stack", string(debug.Stack()))
+			if ww.Status() != 0 {
+				panic(http.ErrAbortHandler) // half an answer must not look like a whole one
+			}
+			p.Write(ww, r, problem.From(fmt.Errorf("panic: %v", cause)))
+		}()
+		next.ServeHTTP(ww, r)
+	})
+}
+
+// Observe writes a log line and counts, when the request is over.
+func Observe(logger *slog.Logger, metrics *Metrics) func(http.Handler) http.Handler {
+	return func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			begin := time.Now()
+			ww := middleware.NewWrapResponseWriter(w, r.ProtoMajor)
+			metrics.open.Inc()
+			defer func() {
+				metrics.open.Dec()
+				took, status := time.Since(begin), ww.Status()
+				if status == 0 {
+					status = http.StatusOK
+				}
+				route := routeOf(r)
+				metrics.observe(route, r.Method, status, took)
+				logger.LogAttrs(r.Context(), level(r, status), "request",
+					slog.String("request", RequestID(r.Context())), slog.String("method", r.Method), slog.String("route", route),
+					slog.Int("status", status), slog.Int("bytes", ww.BytesWritten()), slog.Duration("took", took),
+					slog.String("caller", of(r.Context()).caller))
+			}()
+			next.ServeHTTP(ww, r)
+		})
+	}
+}
+
+// routeOf is the pattern that matched: a bounded set of words, unlike paths.
+func routeOf(r *http.Request) string {
+	if c := chi.RouteContext(r.Context()); c != nil && c.RoutePattern() != "" {
+		return c.RoutePattern()
+	}
+	return "none"
+}
+
+// level keeps reads out of an ordinary log and shows what went wrong.
+func level(r *http.Request, status int) slog.Level {
+	switch {
+	case status >= http.StatusInternalServerError:
+		return slog.LevelWarn
+	case r.Method == http.MethodGet || r.Method == http.MethodHead:
+		return slog.LevelDebug
+	}
+	return slog.LevelInfo
+}

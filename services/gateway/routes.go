@@ -1,0 +1,140 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/go-chi/chi/v5"
+
+	"github.com/holdfast-io/holdfast/api/apispec"
+	"github.com/holdfast-io/holdfast/events"
+	"github.com/holdfast-io/holdfast/services/gateway/internal/agentside"
+	"github.com/holdfast-io/holdfast/services/gateway/internal/auth"
+	"github.com/holdfast-io/holdfast/services/gateway/internal/edge"
+	"github.com/holdfast-io/holdfast/services/gateway/internal/rest"
+	"github.com/holdfast-io/holdfast/services/gateway/internal/site"
+	"github.com/holdfast-io/holdfast/services/gateway/internal/system"
+)
+
+// publicRoutes are what people and their programs reach.
+func (g *Gateway) publicRoutes(problems edge.Problems, operations *rest.API) (http.Handler, error) {
+	r, err := g.router(problems, "public")
+	if err != nil {
+		return nil, err
+	}
+	guarded := r.With(problems.Guard(g.admit))
+	operations.Mount(guarded)
+	guarded.Method(http.MethodGet, "/metrics", system.Metrics(g.cfg.Metrics, g.cfg.Logger))
+	guarded.Get("/healthz", system.Health)
+	guarded.Method(http.MethodGet, "/readyz", system.NewReadiness(g.parts()...))
+	if g.cfg.Console != nil {
+		console, err := site.New(g.cfg.Console, http.HandlerFunc(problems.NotFound))
+		if err != nil {
+			return nil, err
+		}
+		// Not as a route: a pattern that takes everything would take the calls whose
+		// method is wrong as well.
+		r.NotFound(console.ServeHTTP)
+	}
+	return r, nil
+}
+
+// agentRoutes are what agents reach.
+func (g *Gateway) agentRoutes(problems edge.Problems, agents *agentside.Agents) (http.Handler, error) {
+	r, err := g.router(problems, "agent")
+	if err != nil {
+		return nil, err
+	}
+	agents.Mount(r.With(problems.Guard(agents.Admit)))
+	return r, nil
+}
+
+// router is a router with what every request passes.
+func (g *Gateway) router(problems edge.Problems, listener string) (*chi.Mux, error) {
+	metrics, err := edge.NewMetrics(g.cfg.Metrics, listener)
+	if err != nil {
+		return nil, err
+	}
+	r := chi.NewRouter()
+	r.Use(edge.Identify, edge.Headers, edge.Observe(g.cfg.Logger, metrics), problems.Recover)
+	r.NotFound(problems.NotFound)
+	r.MethodNotAllowed(problems.MethodNotAllowed)
+	return r, nil
+}
+
+// admit authenticates and authorises a person.
+func (g *Gateway) admit(op *apispec.Operation, r *http.Request) (context.Context, error) {
+	who, err := g.auth.Admit(op, r)
+	if err != nil {
+		return nil, err
+	}
+	if who.Name != "" {
+		edge.SetCaller(r.Context(), who.ID())
+	}
+	return auth.With(r.Context(), who), nil
+}
+
+// maxLag is how far the views may be behind before the gateway isn't ready.
+const maxLag = 1000
+
+// parts are what has to work for the gateway to be ready.
+func (g *Gateway) parts() []system.Part {
+	parts := []system.Part{
+		{Name: "nats", Check: func(ctx context.Context) error { return g.cfg.NC.FlushWithContext(ctx) }},
+		{Name: "log", Check: g.checkLog},
+	}
+	for _, s := range []events.Service{events.ServiceSession, events.ServiceWorkload, events.ServicePolicy, events.ServiceRunner} {
+		parts = append(parts, system.Part{Name: string(s), Check: func(ctx context.Context) error {
+			// What nats.go/micro answers for every service that it serves.
+			if _, err := g.cfg.NC.RequestWithContext(ctx, "$SRV.PING.holdfast-"+string(s), nil); err != nil {
+				return errors.New("the service does not answer")
+			}
+			return nil
+		}})
+	}
+	return append(parts,
+		system.Part{Name: "postgres", Check: func(ctx context.Context) error {
+			if g.cfg.Views.Ping(ctx) != nil {
+				return errors.New("Postgres does not answer") //nolint:staticcheck // shown to people as it is
+			}
+			return nil
+		}},
+		system.Part{Name: "projector", Check: g.checkProjector},
+	)
+}
+
+// checkLog says whether the log is the one that the gateway started with, and is
+// being followed.
+func (g *Gateway) checkLog(ctx context.Context) error {
+	info, err := g.cfg.Log.Info(ctx)
+	switch {
+	case err != nil:
+		return errors.New("the log can't be read")
+	case info.Genesis.Epoch != g.cfg.Epoch:
+		return errors.New("the log is another one than at the start: it was restored or made anew")
+	case g.live.Healthy() != nil:
+		return errors.New("the log is not followed")
+	}
+	return nil
+}
+
+// checkProjector says whether the views keep up.
+func (g *Gateway) checkProjector(ctx context.Context) error {
+	at, err := g.cfg.Views.Position(ctx)
+	if err != nil {
+		return errors.New("its position can't be read")
+	}
+	info, err := g.cfg.Log.Info(ctx)
+	if err != nil {
+		return errors.New("the log can't be read")
+	}
+	switch {
+	case at > info.LastSeq:
+		return errors.New("the views are ahead of the log: it was emptied, or restored from an older copy")
+	case info.LastSeq-at > maxLag:
+		return fmt.Errorf("%d messages behind the log", info.LastSeq-at)
+	}
+	return nil
+}
