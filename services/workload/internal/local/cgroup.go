@@ -64,7 +64,7 @@ func openCgroups(name string) *cgroups {
 			dir = root // our path is outside of what this mount shows
 		}
 		dir = filepath.Join(dir, name)
-		if err := os.MkdirAll(dir, 0o755); err != nil {
+		if err := os.MkdirAll(dir, 0o750); err != nil {
 			return nil
 		}
 		base[c] = dir
@@ -116,7 +116,7 @@ func ownCgroups(file []byte) map[string]string {
 func makeV2(root, own, name string) string {
 	for dir := filepath.Join(root, own); ; dir = filepath.Dir(dir) {
 		base := filepath.Join(dir, name)
-		if enableControllers(dir) == nil && os.Mkdir(base, 0o755) == nil || dirExists(base) {
+		if enableControllers(dir) == nil && os.Mkdir(base, 0o750) == nil || dirExists(base) {
 			if enableControllers(base) == nil {
 				return base
 			}
@@ -163,7 +163,7 @@ func (c *cgroups) create(id string, limits driver.Limits) ([]string, error) {
 	for controller, base := range c.base {
 		dir := filepath.Join(base, id)
 		dirs = append(dirs, dir)
-		if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+		if err := os.Mkdir(dir, 0o750); err != nil && !errors.Is(err, fs.ErrExist) {
 			return dirs, fmt.Errorf("control group: %w", err)
 		}
 		for _, s := range limitFiles(c.kind, controller, limits) {
@@ -226,49 +226,51 @@ func addProcess(groups []string, pid int) error {
 	return nil
 }
 
-// removeGroups kills what is left in the groups and removes them. It reports
-// how many processes it found.
-func removeGroups(groups []string) (int, error) {
-	killed := 0
-	var errs []error
+// removeGroups kills what is left in the groups and removes them.
+func removeGroups(groups []string) error {
+	errs := make([]error, 0, len(groups))
 	for _, dir := range groups {
-		n, err := removeGroup(dir)
-		killed += n
-		errs = append(errs, err)
+		errs = append(errs, removeGroup(dir))
 	}
-	return killed, errors.Join(errs...)
+	return errors.Join(errs...)
 }
 
 // removeGroup kills and removes one group, waiting for its processes to end.
-func removeGroup(dir string) (int, error) {
-	killed := map[string]bool{}
+func removeGroup(dir string) error {
 	deadline := time.Now().Add(killWait)
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
 	for {
 		err := os.Remove(dir)
 		if err == nil || errors.Is(err, fs.ErrNotExist) {
-			return len(killed), nil
+			return nil
 		}
 		if !errors.Is(err, unix.EBUSY) || time.Now().After(deadline) {
-			return len(killed), fmt.Errorf("remove control group: %w", err)
+			return fmt.Errorf("remove control group: %w", err)
 		}
-		raw, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
-		if err != nil {
-			return len(killed), fmt.Errorf("remove control group: %w", err)
-		}
-		for field := range strings.FieldsSeq(string(raw)) {
-			pid, err := strconv.Atoi(field)
-			if err != nil || pid <= 0 {
-				continue
-			}
-			killed[field] = true
-			if err := unix.Kill(pid, unix.SIGKILL); err != nil && !errors.Is(err, unix.ESRCH) {
-				return len(killed), fmt.Errorf("kill process %d: %w", pid, err)
-			}
+		if err := killMembers(dir); err != nil {
+			return err
 		}
 		<-tick.C
 	}
+}
+
+// killMembers kills the processes of a group.
+func killMembers(dir string) error {
+	raw, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
+	if err != nil {
+		return fmt.Errorf("processes of a control group: %w", err)
+	}
+	for field := range strings.FieldsSeq(string(raw)) {
+		pid, err := strconv.Atoi(field)
+		if err != nil || pid <= 0 {
+			continue
+		}
+		if err := unix.Kill(pid, unix.SIGKILL); err != nil && !errors.Is(err, unix.ESRCH) {
+			return fmt.Errorf("kill process %d: %w", pid, err)
+		}
+	}
+	return nil
 }
 
 // close removes the directories that hold the groups; those that still have

@@ -143,13 +143,11 @@ func (d *Driver) describe(sb *sandbox, watch *stopwatch) driver.Sandbox {
 // create adopts a warm sandbox, or starts a cold one.
 func (d *Driver) create(ctx context.Context, c driver.Claim) (driver.Sandbox, error) {
 	watch := startWatch()
-	volume, err := false, error(nil)
-	if c.Runtime.HasVolume {
-		if volume, err = exists(d.paths.volume(keyOf(c.Ref))); err != nil {
-			return driver.Sandbox{}, err
-		}
+	volume, err := exists(d.paths.volume(keyOf(c.Ref)))
+	if err != nil {
+		return driver.Sandbox{}, err
 	}
-	if !volume {
+	if !volume || !c.Runtime.HasVolume {
 		for sb := d.takeWarm(c); sb != nil; sb = d.takeWarm(c) {
 			err := d.adopt(sb)
 			if err == nil {

@@ -91,7 +91,7 @@ func (c Config) validate() error {
 		}
 	}
 	if c.Granter == nil {
-		errs = append(errs, errors.New("Granter is required"))
+		errs = append(errs, errors.New("a Granter is required"))
 	}
 	if c.Isolation != sandboxapi.IsolationNamespaces && c.Isolation != sandboxapi.IsolationNone {
 		errs = append(errs, fmt.Errorf("Isolation %q is neither %q nor %q", c.Isolation, sandboxapi.IsolationNamespaces, sandboxapi.IsolationNone))

@@ -97,7 +97,7 @@ func (d *Driver) open(ctx context.Context) (err error) {
 		return fmt.Errorf("install sandboxd: %w", err)
 	}
 	// Sandboxes mount the directory; the gateway may come later.
-	if err := os.MkdirAll(filepath.Dir(d.cfg.AgentSocket), 0o711); err != nil {
+	if err := os.MkdirAll(filepath.Dir(d.cfg.AgentSocket), 0o711); err != nil { //nolint:gosec // other uids pass through it
 		return err
 	}
 	if !d.plain() {

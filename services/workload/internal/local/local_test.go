@@ -455,7 +455,7 @@ func TestAsOrdinaryUser(t *testing.T) {
 	}
 	const nobody = 65534
 	// The test binary and its data have to be within the user's reach.
-	tmp, err := os.MkdirTemp("/tmp", "hf-")
+	tmp, err := os.MkdirTemp("/tmp", "hf-") //nolint:usetesting // t.TempDir is closed to other users
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -148,12 +148,12 @@ func crashChild(dir string) {
 	ctx := context.Background()
 	d, err := New(ctx, testConfig(dir, os.Getenv("HOLDFAST_TEST_ISOLATION")))
 	if err != nil {
-		fmt.Println("failed:", err)
+		fmt.Fprintln(os.Stdout, "failed:", err)
 		os.Exit(1)
 	}
 	c := marked("s-1", dir)
 	if err := d.EnsurePool(ctx, c.Runtime, 1); err != nil {
-		fmt.Println("failed:", err)
+		fmt.Fprintln(os.Stdout, "failed:", err)
 		os.Exit(1)
 	}
 	_, err = d.Claim(ctx, c)
@@ -166,9 +166,9 @@ func crashChild(dir string) {
 		}
 	}
 	if err != nil {
-		fmt.Println("failed:", err)
+		fmt.Fprintln(os.Stdout, "failed:", err)
 		os.Exit(1)
 	}
-	fmt.Println("started")
+	fmt.Fprintln(os.Stdout, "started")
 	select {}
 }

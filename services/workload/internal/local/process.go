@@ -232,8 +232,7 @@ func (p *process) cleanUp() error {
 		_, err := killSession(p.id, p.id.Boot)
 		errs = append(errs, err)
 	}
-	_, err := removeGroups(p.groups)
-	errs = append(errs, err)
+	errs = append(errs, removeGroups(p.groups))
 	if err := os.Remove(p.socket); err != nil && !errors.Is(err, os.ErrNotExist) {
 		errs = append(errs, err)
 	}

@@ -116,7 +116,7 @@ func (d *Driver) endLeftover(r *record) error {
 			d.cfg.Log.Warn("ended a leftover sandbox", "sandbox", r.SandboxUID, "pod", r.PodUID)
 		}
 	}
-	if err := dropGroups(r.Cgroups); err != nil {
+	if err := removeGroups(r.Cgroups); err != nil {
 		return fmt.Errorf("remove a leftover: %w", err)
 	}
 	r.Process, r.Cgroups, r.Socket = nil, nil, ""

@@ -155,11 +155,11 @@ func installBinary(src, dir string) (string, error) {
 	if err := os.Remove(tmp); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return "", err
 	}
-	if err := os.WriteFile(tmp, data, 0o755); err != nil {
+	if err := os.WriteFile(tmp, data, 0o755); err != nil { //nolint:gosec // a program that other uids run
 		return "", err
 	}
 	// The umask may have taken more than others' rights to write.
-	if err := os.Chmod(tmp, 0o755); err != nil {
+	if err := os.Chmod(tmp, 0o755); err != nil { //nolint:gosec // as above
 		return "", err
 	}
 	return dst, os.Rename(tmp, dst)

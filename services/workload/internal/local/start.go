@@ -43,11 +43,11 @@ func (d *Driver) start(ctx context.Context, r record, spec driver.RuntimeSpec, w
 		return nil, r, fmt.Errorf("%w: spool: %w", driver.ErrStart, err)
 	}
 	if r.Cgroups, err = d.cgroups.create(r.PodUID, spec.Limits); err != nil {
-		return nil, r, errors.Join(fmt.Errorf("%w: %w", driver.ErrStart, err), dropGroups(r.Cgroups))
+		return nil, r, errors.Join(fmt.Errorf("%w: %w", driver.ErrStart, err), removeGroups(r.Cgroups))
 	}
 	p, err = d.spawn(r, spec)
 	if err != nil {
-		return nil, r, errors.Join(fmt.Errorf("%w: %w", driver.ErrStart, err), dropGroups(r.Cgroups))
+		return nil, r, errors.Join(fmt.Errorf("%w: %w", driver.ErrStart, err), removeGroups(r.Cgroups))
 	}
 	watch.lap("spawn")
 	r.Process = &p.id
@@ -59,11 +59,6 @@ func (d *Driver) start(ctx context.Context, r record, spec driver.RuntimeSpec, w
 	}
 	watch.lap("boot")
 	return p, r, nil
-}
-
-func dropGroups(groups []string) error {
-	_, err := removeGroups(groups)
-	return err
 }
 
 // spawn starts sandboxd for r; it waits for its boot message.

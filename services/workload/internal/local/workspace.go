@@ -55,11 +55,11 @@ func remakeOwned(dir string, uid int) error {
 
 // reown gives a tree to another uid: that of a driver that ran as somebody else.
 func reown(dir string, uid int) error {
-	return filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
+	return walkRooted(dir, func(root *os.Root, path string, _ fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
-		return os.Lchown(path, uid, uid)
+		return root.Lchown(path, uid, uid)
 	})
 }
 
@@ -70,13 +70,28 @@ func removeTree(dir string) error {
 	if !errors.Is(err, fs.ErrPermission) {
 		return err
 	}
-	// Visiting a directory comes before reading it, so that each is opened up in
-	// time; what still fails shows in the second removal.
-	_ = filepath.WalkDir(dir, func(path string, d fs.DirEntry, _ error) error {
-		if d != nil && d.IsDir() {
-			_ = os.Chmod(path, 0o700)
+	err = walkRooted(dir, func(root *os.Root, path string, d fs.DirEntry, err error) error {
+		switch {
+		case d == nil:
+			return err
+		case err != nil:
+			return err
+		case d.IsDir():
+			return root.Chmod(path, 0o700)
 		}
 		return nil
 	})
-	return os.RemoveAll(dir)
+	return errors.Join(err, os.RemoveAll(dir))
+}
+
+// walkRooted walks a tree without ever leaving it by a link in it.
+func walkRooted(dir string, visit func(root *os.Root, path string, d fs.DirEntry, err error) error) error {
+	root, err := os.OpenRoot(filepath.Dir(dir))
+	if err != nil {
+		return err
+	}
+	err = fs.WalkDir(root.FS(), filepath.Base(dir), func(path string, d fs.DirEntry, err error) error {
+		return visit(root, path, d, err)
+	})
+	return errors.Join(err, root.Close())
 }

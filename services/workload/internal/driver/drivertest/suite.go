@@ -11,8 +11,9 @@ import (
 	"github.com/holdfast-io/holdfast/services/workload/internal/driver"
 )
 
-// Run runs the suite; make gives each test a driver of its own, which it closes.
-func Run(t *testing.T, make func(t *testing.T) Subject) {
+// Run runs the suite; open gives each test a driver of its own, which it closes.
+func Run(t *testing.T, open func(t *testing.T) Subject) {
+	t.Helper()
 	tests := []struct {
 		name string
 		test func(*testing.T, suite)
@@ -33,7 +34,7 @@ func Run(t *testing.T, make func(t *testing.T) Subject) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			s := make(t)
+			s := open(t)
 			tt.test(t, suite{s.Driver, s.Runtime})
 		})
 	}
@@ -83,6 +84,7 @@ func wantErr(t *testing.T, what string, err, want error) {
 }
 
 func testClaim(t *testing.T, s suite) {
+	t.Helper()
 	c := s.claim("s-1", 1, 5)
 	first := Start(t, s.driver, c)
 	if first.Path != driver.PathCold || first.Isolation != s.driver.Isolation() || len(first.Layers) == 0 {
@@ -111,6 +113,7 @@ func testClaim(t *testing.T, s suite) {
 }
 
 func testConcurrentClaims(t *testing.T, s suite) {
+	t.Helper()
 	c := s.claim("s-1", 1, 5)
 	pods := make(chan string, 8)
 	var wg sync.WaitGroup
@@ -135,6 +138,7 @@ func testConcurrentClaims(t *testing.T, s suite) {
 }
 
 func testBind(t *testing.T, s suite) {
+	t.Helper()
 	c := s.claim("s-1", 1, 5)
 	Start(t, s.driver, c)
 	health, err := s.driver.Bind(t.Context(), c.Ref, BindOf(c.Ref))
@@ -147,6 +151,7 @@ func testBind(t *testing.T, s suite) {
 }
 
 func testSuspend(t *testing.T, s suite) {
+	t.Helper()
 	c := s.claim("s-1", 1, 5)
 	first := Start(t, s.driver, c)
 	s.shell(t, c.Ref, "echo kept > file; cat file", "kept")
@@ -175,6 +180,7 @@ func testSuspend(t *testing.T, s suite) {
 }
 
 func testNoVolume(t *testing.T, s suite) {
+	t.Helper()
 	c := s.claim("s-1", 1, 5)
 	c.Runtime.HasVolume = false
 	Start(t, s.driver, c)
@@ -186,6 +192,7 @@ func testNoVolume(t *testing.T, s suite) {
 }
 
 func testRelease(t *testing.T, s suite) {
+	t.Helper()
 	c := s.claim("s-1", 1, 5)
 	Start(t, s.driver, c)
 	// What an agent makes unreadable has to go as well.
@@ -203,6 +210,7 @@ func testRelease(t *testing.T, s suite) {
 }
 
 func testNextGeneration(t *testing.T, s suite) {
+	t.Helper()
 	c := s.claim("s-1", 1, 5)
 	Start(t, s.driver, c)
 	s.shell(t, c.Ref, "echo kept > file", "")
@@ -222,6 +230,7 @@ func testNextGeneration(t *testing.T, s suite) {
 }
 
 func testOlderIntents(t *testing.T, s suite) {
+	t.Helper()
 	c := s.claim("s-1", 1, 5)
 	_, err := s.driver.Claim(t.Context(), c)
 	must(t, err)
@@ -273,6 +282,7 @@ func (s suite) fillPool(t *testing.T, prefix string) (driver.Claim, driver.Sandb
 }
 
 func testWarm(t *testing.T, s suite) {
+	t.Helper()
 	must(t, s.driver.EnsurePool(t.Context(), s.runtime, 2))
 	s.fillPool(t, "f")
 	var mu sync.Mutex
@@ -305,6 +315,7 @@ func testWarm(t *testing.T, s suite) {
 }
 
 func testWarmVolume(t *testing.T, s suite) {
+	t.Helper()
 	must(t, s.driver.EnsurePool(t.Context(), s.runtime, 1))
 	c, warm := s.fillPool(t, "s")
 	Start(t, s.driver, c)
@@ -324,6 +335,7 @@ func testWarmVolume(t *testing.T, s suite) {
 }
 
 func testPoolRevision(t *testing.T, s suite) {
+	t.Helper()
 	must(t, s.driver.EnsurePool(t.Context(), s.runtime, 1))
 	s.fillPool(t, "old")
 	newer := s
@@ -340,6 +352,7 @@ func testPoolRevision(t *testing.T, s suite) {
 }
 
 func testEntrypoint(t *testing.T, s suite) {
+	t.Helper()
 	c := s.claim("s-1", 1, 5)
 	c.Runtime.Argv = []string{"/bin/sh", "-c", "exit 3"}
 	_, err := s.driver.Claim(t.Context(), c)
@@ -351,6 +364,7 @@ func testEntrypoint(t *testing.T, s suite) {
 }
 
 func testInvalid(t *testing.T, s suite) {
+	t.Helper()
 	tests := map[string]func(*driver.Claim){
 		"session with a path":         func(c *driver.Claim) { c.Session = "../x" },
 		"tenant with a path":          func(c *driver.Claim) { c.Tenant = "a/b" },
@@ -358,7 +372,7 @@ func testInvalid(t *testing.T, s suite) {
 		"long session":                func(c *driver.Claim) { c.Session = strings.Repeat("s", 64) },
 		"workspace over the system":   func(c *driver.Claim) { c.Runtime.WorkspacePath = "/usr/share" },
 		"workspace that is the root":  func(c *driver.Claim) { c.Runtime.WorkspacePath = "/" },
-		"workspace that isn't clean":  func(c *driver.Claim) { c.Runtime.WorkspacePath = "/work/../etc" },
+		"workspace that isn't clean":  func(c *driver.Claim) { c.Runtime.WorkspacePath = "/data/../etc" },
 		"workspace that isn't rooted": func(c *driver.Claim) { c.Runtime.WorkspacePath = "work" },
 		"negative limit":              func(c *driver.Claim) { c.Runtime.Limits.Pids = -1 },
 	}

@@ -11,18 +11,21 @@ package main
 import (
 	"errors"
 	"io"
-	"log"
+	"log/slog"
 	"net/http"
 	"os"
 	"os/exec"
 	"strconv"
+	"time"
 )
 
 func main() {
 	http.HandleFunc("GET /health", func(http.ResponseWriter, *http.Request) {})
 	http.HandleFunc("POST /sh", run)
 	http.HandleFunc("GET /holdfast", askHoldfast)
-	log.Fatal(http.ListenAndServe("127.0.0.1:"+os.Getenv("PORT"), nil))
+	server := http.Server{Addr: "127.0.0.1:" + os.Getenv("PORT"), ReadHeaderTimeout: 10 * time.Second}
+	slog.Error("can't serve", "err", server.ListenAndServe())
+	os.Exit(1)
 }
 
 func run(w http.ResponseWriter, r *http.Request) {
@@ -41,7 +44,7 @@ func run(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Exit", strconv.Itoa(code))
 	if _, err := w.Write(out); err != nil {
-		log.Print(err)
+		slog.Warn("the caller is gone", "err", err)
 	}
 }
 
@@ -59,6 +62,6 @@ func askHoldfast(w http.ResponseWriter, r *http.Request) {
 	defer resp.Body.Close()
 	w.WriteHeader(resp.StatusCode)
 	if _, err := io.Copy(w, resp.Body); err != nil {
-		log.Print(err)
+		slog.Warn("the caller is gone", "err", err)
 	}
 }
