@@ -496,6 +496,7 @@ func BenchmarkClaim(b *testing.B) {
 }
 
 func benchmarkClaim(b *testing.B, isolation string, path driver.Path) {
+	b.Helper()
 	d := open(b, testConfig(b.TempDir(), isolation))
 	i := 0
 	for b.Loop() {

@@ -136,6 +136,7 @@ func TestConformance(t *testing.T) {
 	for _, isolation := range isolations {
 		t.Run(isolation, func(t *testing.T) {
 			drivertest.Run(t, func(t *testing.T) drivertest.Subject {
+				t.Helper()
 				return drivertest.Subject{Driver: open(t, testConfig(t.TempDir(), isolation)), Runtime: testRuntime()}
 			})
 		})
