@@ -149,6 +149,10 @@ func (d *Driver) Close() error {
 		d.spawner.close()
 		d.events.close()
 		d.cgroups.close()
+		// Empty by now; one outside of the data would be left for ever.
+		if err := os.Remove(d.runDir); err != nil && !errors.Is(err, os.ErrNotExist) {
+			d.ended = errors.Join(d.ended, fmt.Errorf("local driver: %w", err))
+		}
 		d.ended = errors.Join(d.ended, d.lock.Close())
 	})
 	return d.ended

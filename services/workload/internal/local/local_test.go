@@ -390,10 +390,15 @@ func TestLimits(t *testing.T) {
 func TestLongDataDir(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), strings.Repeat("long-", 30))
 	d := open(t, testConfig(dir, sandboxapi.IsolationNone))
-	t.Cleanup(func() { _ = os.RemoveAll(d.runDir) })
 	drivertest.Start(t, d, claimOf("s-1", 5))
 	if ep, err := d.Locate(t.Context(), claimOf("s-1", 5).Ref); err != nil || len(ep.URL) > 108 {
 		t.Errorf("endpoint %q, %v", ep.URL, err)
+	}
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if dirExists(d.runDir) {
+		t.Errorf("%s is left", d.runDir)
 	}
 }
 
