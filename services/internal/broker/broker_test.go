@@ -53,7 +53,7 @@ func TestConfigIsChecked(t *testing.T) {
 func TestRestart(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	dir := t.TempDir()
-	var logIDs []string
+	logIDs := make([]string, 0, 2)
 	for range 2 {
 		b, err := broker.Start(broker.Config{Dir: dir, SyncAlways: true, Logger: quiet})
 		if err != nil {

@@ -116,9 +116,8 @@ func leaderReads(stream string) []string {
 
 // tails are what reading EVENTS and OUTPUT in order takes.
 func tails() []string {
-	var subjects []string
+	subjects := append(leaderReads(events.StreamEvents), leaderReads(events.StreamOutput)...)
 	for _, stream := range []string{events.StreamEvents, events.StreamOutput} {
-		subjects = append(subjects, leaderReads(stream)...)
 		subjects = append(subjects,
 			"$JS.API.CONSUMER.CREATE."+stream+".*",
 			"$JS.API.CONSUMER.CREATE."+stream+".*.>",
@@ -133,8 +132,9 @@ func tails() []string {
 // othersConsumers are the durable consumers, which a reader could otherwise change,
 // remove or empty: a wildcard can't be narrowed to part of a name.
 func othersConsumers() []string {
-	var subjects []string
-	for _, service := range install.Reacting() {
+	services := install.Reacting()
+	subjects := make([]string, 0, 4*len(services))
+	for _, service := range services {
 		name := events.StreamEvents + "." + install.Consumer(service)
 		subjects = append(subjects,
 			"$JS.API.CONSUMER.CREATE."+name,

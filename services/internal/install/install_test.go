@@ -185,21 +185,25 @@ func TestStreamWithoutGenesisIsRefused(t *testing.T) {
 	}{
 		"another's messages": {
 			func(t *testing.T, js jetstream.JetStream, _ jetstream.Stream) {
+				t.Helper()
 				publish(t, js, "{}")
 			}, "its first message is on",
 		},
 		"a genesis that isn't one": {
 			func(t *testing.T, js jetstream.JetStream, _ jetstream.Stream) {
+				t.Helper()
 				publish(t, js, `{"logId":"x"}`)
 			}, "names no log or no epoch",
 		},
 		"a genesis that can't be read": {
 			func(t *testing.T, js jetstream.JetStream, _ jetstream.Stream) {
+				t.Helper()
 				publish(t, js, `not json`)
 			}, "can't be read",
 		},
 		"emptied": {
 			func(t *testing.T, js jetstream.JetStream, s jetstream.Stream) {
+				t.Helper()
 				publish(t, js, `{"logId":"x","epoch":"y"}`)
 				if err := s.Purge(t.Context()); err != nil {
 					t.Fatal(err)
@@ -208,6 +212,7 @@ func TestStreamWithoutGenesisIsRefused(t *testing.T) {
 		},
 		"trimmed": {
 			func(t *testing.T, js jetstream.JetStream, s jetstream.Stream) {
+				t.Helper()
 				publish(t, js, `{"logId":"x","epoch":"y"}`)
 				publish(t, js, `{"logId":"x","epoch":"y"}`)
 				if err := s.Purge(t.Context(), jetstream.WithPurgeSequence(2)); err != nil {

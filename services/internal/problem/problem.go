@@ -88,7 +88,7 @@ func (e *Error) Unwrap() error { return e.cause }
 // Is says whether target is a problem of the same code, so that
 // errors.Is(err, problem.New(code, "")) asks for a code.
 func (e *Error) Is(target error) bool {
-	t, ok := target.(*Error) //nolint:errorlint // Is compares one link of the chain
+	t, ok := target.(*Error)
 	return ok && t.Code == e.Code
 }
 

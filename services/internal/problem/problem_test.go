@@ -89,12 +89,17 @@ func TestJSON(t *testing.T) {
 		t.Fatal(err)
 	}
 	back.RetryAfter = p.RetryAfter
-	if !reflect.DeepEqual(&back, p) {
+	if !reflect.DeepEqual(fields(&back), fields(p)) {
 		t.Errorf("%+v, want %+v", back, *p)
 	}
 	if err := json.Unmarshal([]byte(`[]`), &back); err == nil {
 		t.Error("an array was read as a problem")
 	}
+}
+
+// fields are what a problem says.
+func fields(p *problem.Error) []any {
+	return []any{p.Code, p.Detail, p.Phase, p.Allowed, string(p.Winner), p.Errors, p.RetryAfter, p.Status(), p.Title()}
 }
 
 // A code of a later version keeps the status and title that it came with.

@@ -34,12 +34,13 @@ func bucketKey(service events.Service, key Key) string {
 	return string(service) + "." + key.Tenant + "." + key.Session
 }
 
-func parseBucketKey(s string) (service events.Service, key Key, ok bool) {
+// keyOf takes a bucketKey apart.
+func keyOf(s string) (key Key, ok bool) {
 	parts := strings.Split(s, ".")
 	if len(parts) != 3 {
-		return "", Key{}, false
+		return Key{}, false
 	}
-	return events.Service(parts[0]), Key{Tenant: parts[1], Session: parts[2]}, true
+	return Key{Tenant: parts[1], Session: parts[2]}, true
 }
 
 // List gives what is parked, all services', oldest first.
@@ -167,7 +168,7 @@ func (p *parking) watch(ctx context.Context) error {
 	for attempt := 0; ; attempt++ {
 		err := p.watchOnce(ctx)
 		if ctx.Err() != nil {
-			return nil
+			return nil //nolint:nilerr // the end that was asked for, whatever it looked like
 		}
 		p.reactor.log.Warn("parked sessions can't be watched", "error", err)
 		if !pause(ctx, backoff(attempt)) {
@@ -199,11 +200,11 @@ func (p *parking) watchOnce(ctx context.Context) error {
 				initial = false
 				p.replace(seen)
 			case initial:
-				if _, key, ok := parseBucketKey(entry.Key()); ok && entry.Operation() == jetstream.KeyValuePut {
+				if key, ok := keyOf(entry.Key()); ok && entry.Operation() == jetstream.KeyValuePut {
 					seen[key] = struct{}{}
 				}
 			default:
-				if _, key, ok := parseBucketKey(entry.Key()); ok {
+				if key, ok := keyOf(entry.Key()); ok {
 					p.update(key, entry.Operation() == jetstream.KeyValuePut)
 				}
 			}

@@ -217,7 +217,7 @@ func (r *Reactor) consume(ctx context.Context) error {
 		})
 		switch {
 		case ctx.Err() != nil:
-			return nil
+			return nil //nolint:nilerr // the end that was asked for, whatever it looked like
 		case gone(err):
 			return err
 		case !failed:
@@ -365,14 +365,14 @@ func (r *Reactor) settle(ctx context.Context, key Key) {
 	r.metrics.failed.Inc()
 	failures := r.queue.failures(key) + 1
 	if failures >= maxFailures {
-		if parkErr := r.parking.park(ctx, key, failures, err); parkErr == nil {
+		parkErr := r.parking.park(ctx, key, failures, err)
+		if parkErr == nil {
 			if m := r.queue.drop(key); m != nil {
 				r.ack(m)
 			}
 			return
-		} else {
-			err = errors.Join(err, parkErr)
 		}
+		err = errors.Join(err, parkErr)
 	}
 	wait := backoff(failures - 1)
 	r.log.Warn("session not settled", "tenant", key.Tenant, "session", key.Session,

@@ -348,7 +348,7 @@ func TestTwoInstances(t *testing.T) {
 	js := s.JS(broker.UserSession)
 	var settled counter
 	settle := func(_ context.Context, k reactor.Key) error { settled.add(k); return nil }
-	var stops []func()
+	stops := make([]func(), 0, 2)
 	for range 2 {
 		_, stop := start(t, reactor.Config{NC: s.NC(broker.UserSession), Settle: settle})
 		stops = append(stops, stop)
