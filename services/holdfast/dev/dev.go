@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/sync/errgroup"
 
@@ -22,7 +21,6 @@ import (
 	"github.com/holdfast-io/holdfast/services/gateway"
 	"github.com/holdfast-io/holdfast/services/holdfast/parts"
 	"github.com/holdfast-io/holdfast/services/internal/broker"
-	"github.com/holdfast-io/holdfast/services/internal/command"
 	"github.com/holdfast-io/holdfast/services/internal/install"
 	"github.com/holdfast-io/holdfast/services/internal/postgres"
 	"github.com/holdfast-io/holdfast/services/workload"
@@ -66,6 +64,7 @@ type Program struct {
 	cfg     Config
 	cancel  context.CancelFunc
 	done    chan struct{}
+	running bool // done will be closed
 	err     error
 	closers []func() error
 	once    sync.Once
@@ -93,6 +92,9 @@ func Start(ctx context.Context, cfg Config) (p *Program, err error) {
 	defer func() {
 		if err != nil {
 			cancel()
+			if p.running {
+				<-p.done
+			}
 			err = errors.Join(err, p.close())
 		}
 	}()
@@ -170,7 +172,7 @@ func (p *Program) listen(ctx context.Context, g *ground) (err error) {
 	}
 	p.onClose(func() error { return ignoreClosed(g.listener.Close()) })
 	p.URL = "http://" + g.listener.Addr().String()
-	if g.agents, err = listenForAgents(g.dir.in("agent")); err != nil {
+	if g.agents, err = ListenForAgents(g.dir.in("agent")); err != nil {
 		return err
 	}
 	p.onClose(func() error { return ignoreClosed(g.agents.Close()) })
@@ -187,11 +189,11 @@ func ignoreClosed(err error) error {
 // AgentSocket is the name of the agents' listener in its directory.
 const AgentSocket = "agent.sock"
 
-// listenForAgents makes the unix socket that sandboxes reach. They run under other
+// ListenForAgents makes the unix socket that sandboxes reach. They run under other
 // users, so it is writable by all; its directory is what they are shown of the
 // host. A path that is too long for a socket's address is reached through the
 // directory's descriptor.
-func listenForAgents(dir string) (net.Listener, error) {
+func ListenForAgents(dir string) (net.Listener, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
 	}
@@ -264,14 +266,17 @@ func (p *Program) startServices(ctx context.Context, g ground) error {
 	if err != nil {
 		return err
 	}
-	reader := projections.NewReader(g.pool)
+	made := make(chan *gateway.Gateway, 1)
 	env := parts.Env{
-		Connect: g.broker.Connect, Reader: reader, Pool: g.pool, DSN: g.dsn, Logger: p.cfg.Logger, Key: key, Version: p.cfg.Version,
+		Connect: g.broker.Connect, Reader: projections.NewReader(g.pool), Pool: g.pool, Logger: p.cfg.Logger, Key: key,
 		Local: workload.Local{
 			DataDir: g.dir.path, SandboxdPath: g.sandboxd, AgentSocket: g.dir.in("agent", AgentSocket),
 			Isolation: p.cfg.Isolation,
 		},
-		Gateway: parts.Gateway{Listener: g.listener, Agents: g.agents, TokensFile: g.tokens},
+		Gateway: parts.Gateway{
+			Listener: g.listener, Agents: g.agents, TokensFile: g.tokens,
+			Made: func(gw *gateway.Gateway) { made <- gw },
+		},
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	for name, run := range env.All() {
@@ -282,10 +287,16 @@ func (p *Program) startServices(ctx context.Context, g ground) error {
 			return nil
 		})
 	}
+	p.running = true
 	go func() {
 		p.err = group.Wait()
 		p.cancel()
 		close(p.done)
 	}()
-	return p.settle(ctx, g)
+	select {
+	case gw := <-made:
+		return p.settle(ctx, g, gw)
+	case <-p.done:
+		return p.err
+	}
 }

@@ -7,7 +7,9 @@ import (
 	"crypto/ed25519"
 	"fmt"
 	"log/slog"
+	"net"
 
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -16,6 +18,8 @@ import (
 	"github.com/holdfast-io/holdfast/events/output"
 	"github.com/holdfast-io/holdfast/events/output/natsoutput"
 	"github.com/holdfast-io/holdfast/projections"
+	"github.com/holdfast-io/holdfast/services/gateway"
+	"github.com/holdfast-io/holdfast/services/gateway/console"
 	"github.com/holdfast-io/holdfast/services/internal/broker"
 	"github.com/holdfast-io/holdfast/services/internal/serving"
 	"github.com/holdfast-io/holdfast/services/internal/views"
@@ -33,11 +37,25 @@ type Env struct {
 	Connect Connector
 	// Reader reads the views, whichever service it is.
 	Reader *projections.Reader
+	// Pool is Postgres; only the projector needs it.
+	Pool   *pgxpool.Pool
 	Logger *slog.Logger
 	// Key signs for sandboxes; only the workload service needs the private half.
 	Key ed25519.PrivateKey
 	// Local configures the local driver; for the workload service.
 	Local workload.Local
+	// Gateway is where the gateway serves.
+	Gateway Gateway
+}
+
+// Gateway is what only the gateway needs.
+type Gateway struct {
+	// Listener is for people, Agents for what asks from sandboxes.
+	Listener, Agents net.Listener
+	// TokensFile holds the people's tokens.
+	TokensFile string
+	// Made is told of the gateway before it serves; may be nil.
+	Made func(*gateway.Gateway)
 }
 
 // base is a service's own connection with the log on it.
@@ -93,6 +111,14 @@ func Services() []string {
 	return []string{"projector", "session", "policy", "workload", "runner", "gateway"}
 }
 
+// All gives what runs each service until ctx ends, by its name.
+func (e Env) All() map[string]func(context.Context) error {
+	return map[string]func(context.Context) error{
+		"projector": e.Projector, "session": e.Session, "policy": e.Policy,
+		"workload": e.Workload, "runner": e.Runner, "gateway": e.RunGateway,
+	}
+}
+
 // Session runs the session service until ctx ends.
 func (e Env) Session(ctx context.Context) error {
 	b, err := e.base(ctx, broker.UserSession)
@@ -133,4 +159,38 @@ func (e Env) Runner(ctx context.Context) error {
 	}
 	defer b.nc.Close()
 	return runner.Run(ctx, runner.Config{Config: e.serving(b, "runner"), Output: b.output})
+}
+
+// RunGateway runs the gateway until ctx ends.
+func (e Env) RunGateway(ctx context.Context) error {
+	b, err := e.base(ctx, broker.UserGateway)
+	if err != nil {
+		return err
+	}
+	defer b.nc.Close()
+	public, _ := e.Key.Public().(ed25519.PublicKey)
+	g, err := gateway.New(gateway.Config{
+		NC: b.nc, Log: b.log, Output: b.output, Epoch: b.epoch, Views: views.Of(e.Reader), TokensFile: e.Gateway.TokensFile,
+		SandboxKey: public, Listener: e.Gateway.Listener, AgentListener: e.Gateway.Agents, Console: console.Files(),
+		Logger: e.Logger.With("service", "gateway"),
+	})
+	if err != nil {
+		return err
+	}
+	if e.Gateway.Made != nil {
+		e.Gateway.Made(g)
+	}
+	return g.Run(ctx)
+}
+
+// Projector runs the projections of EVENTS and OUTPUT until ctx ends.
+func (e Env) Projector(ctx context.Context) error {
+	b, err := e.base(ctx, broker.UserProjector)
+	if err != nil {
+		return err
+	}
+	defer b.nc.Close()
+	return projections.Run(ctx, projections.Config{
+		Log: b.log, Output: b.output, Pool: e.Pool, Logger: e.Logger.With("service", "projector"),
+	})
 }

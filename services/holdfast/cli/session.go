@@ -1,0 +1,312 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/holdfast-io/holdfast/api"
+	"github.com/holdfast-io/holdfast/api/apiclient"
+)
+
+// Session is `holdfast session …`.
+func Session(o *Options) *cobra.Command {
+	cmd := &cobra.Command{Use: "session", Short: "Create, use and end sessions", Aliases: []string{"sessions"}}
+	cmd.AddCommand(
+		sessionCreate(o), sessionList(o), sessionShow(o), sessionSend(o), sessionWatch(o), sessionTerminate(o), sessionCancel(o),
+		move(o, "suspend", "Put a session's sandbox away, keeping its workspace",
+			func(ctx context.Context, c *apiclient.ClientWithResponses, id string) (*api.Session, error) {
+				r, err := c.SuspendSessionWithResponse(ctx, id, nil)
+				return answer(r, err, func() *api.Session { return r.JSON202 })
+			}),
+		move(o, "resume", "Give a suspended session its sandbox back",
+			func(ctx context.Context, c *apiclient.ClientWithResponses, id string) (*api.Session, error) {
+				r, err := c.ResumeSessionWithResponse(ctx, id, nil)
+				return answer(r, err, func() *api.Session { return r.JSON202 })
+			}),
+	)
+	return cmd
+}
+
+// answer unwraps a generated answer: the client has made an error of every
+// refusal, so what is left has a body.
+func answer[R, T any](r *R, err error, body func() *T) (*T, error) {
+	if err != nil {
+		return nil, err
+	}
+	b := body()
+	if b == nil {
+		return nil, fmt.Errorf("the server's answer has no body that this version knows")
+	}
+	return b, nil
+}
+
+func sessionCreate(o *Options) *cobra.Command {
+	var (
+		message string
+		labels  map[string]string
+		wait    int
+		watch   bool
+	)
+	cmd := &cobra.Command{
+		Use: "create RUNTIME", Short: "Create a session", Args: cobra.ExactArgs(1),
+		Example: "  holdfast session create shell -m 'ls -la'\n  holdfast session create shell --label team=search --wait 30",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := o.client()
+			if err != nil {
+				return err
+			}
+			params := &api.CreateSessionParams{}
+			if wait > 0 {
+				prefer := fmt.Sprintf("wait=%d", wait)
+				params.Prefer = &prefer
+			}
+			r, err := c.CreateSessionWithResponse(cmd.Context(), params, api.CreateSession{Runtime: args[0], Message: message, Labels: labels})
+			s, err := answer(r, err, func() *api.Session {
+				if r.JSON201 != nil {
+					return r.JSON201
+				}
+				return r.JSON200
+			})
+			if err != nil {
+				return err
+			}
+			if err := o.show(cmd.OutOrStdout(), s, func(w io.Writer) { describe(w, s) }); err != nil || !watch {
+				return err
+			}
+			return follow(cmd.Context(), c, cmd.OutOrStdout(), o, s.ID, "", untilSettled)
+		},
+	}
+	cmd.Flags().StringVarP(&message, "message", "m", "", "first message to the agent")
+	cmd.Flags().StringToStringVar(&labels, "label", nil, "label, key=value; may be repeated")
+	cmd.Flags().IntVar(&wait, "wait", 0, "answer when it is ready, after so many seconds at most")
+	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "follow it until its run ends or waits for somebody")
+	return cmd
+}
+
+func sessionList(o *Options) *cobra.Command {
+	var phases, labels []string
+	cmd := &cobra.Command{
+		Use: "list", Short: "List sessions, newest first", Args: cobra.NoArgs, Aliases: []string{"ls"},
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := o.client()
+			if err != nil {
+				return err
+			}
+			params := &api.ListSessionsParams{}
+			for _, p := range phases {
+				params.Phase = appendTo(params.Phase, api.SessionPhase(p))
+			}
+			for _, l := range labels {
+				params.Label = appendTo(params.Label, l)
+			}
+			r, err := c.ListSessionsWithResponse(cmd.Context(), params)
+			list, err := answer(r, err, func() *api.SessionList { return r.JSON200 })
+			if err != nil {
+				return err
+			}
+			return o.show(cmd.OutOrStdout(), list, func(w io.Writer) { sessionTable(w, list.Items) })
+		},
+	}
+	cmd.Flags().StringSliceVar(&phases, "phase", nil, "only these phases")
+	cmd.Flags().StringSliceVar(&labels, "label", nil, "only with this label, key=value")
+	return cmd
+}
+
+func appendTo[T any](list *[]T, v T) *[]T {
+	if list == nil {
+		return &[]T{v}
+	}
+	*list = append(*list, v)
+	return list
+}
+
+func sessionTable(w io.Writer, sessions []api.Session) {
+	if len(sessions) == 0 {
+		fmt.Fprintln(w, "No sessions. Create one: holdfast session create shell -m 'ls -la'")
+		return
+	}
+	rows := make([][]string, len(sessions))
+	for i, s := range sessions {
+		waiting := ""
+		if s.Waiting > 0 {
+			waiting = fmt.Sprintf("%d to answer", s.Waiting)
+		}
+		rows[i] = []string{s.ID, phaseOf(s), waiting, fmt.Sprintf("%s@%d", s.Runtime.Name, s.Runtime.Revision), s.Owner, ago(s.CreatedAt)}
+	}
+	table(w, []string{"SESSION", "PHASE", "WAITS", "RUNTIME", "OWNER", "AGE"}, rows)
+}
+
+func phaseOf(s api.Session) string {
+	if s.Outcome != "" {
+		return fmt.Sprintf("%s (%s)", s.Phase, s.Outcome)
+	}
+	return string(s.Phase)
+}
+
+func sessionShow(o *Options) *cobra.Command {
+	var asOf string
+	cmd := &cobra.Command{
+		Use: "show SESSION", Short: "Show a session, now or as it was", Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := o.client()
+			if err != nil {
+				return err
+			}
+			params := &api.GetSessionParams{}
+			if asOf != "" {
+				params.AsOf = &asOf
+			}
+			r, err := c.GetSessionWithResponse(cmd.Context(), args[0], params)
+			s, err := answer(r, err, func() *api.Session { return r.JSON200 })
+			if err != nil {
+				return err
+			}
+			return o.show(cmd.OutOrStdout(), s, func(w io.Writer) { describe(w, s) })
+		},
+	}
+	cmd.Flags().StringVar(&asOf, "as-of", "", "an n of the session, or an RFC 3339 time")
+	return cmd
+}
+
+func describe(w io.Writer, s *api.Session) {
+	line := func(name, value string) {
+		if value != "" {
+			fmt.Fprintf(w, "%-11s %s\n", name, value)
+		}
+	}
+	line("session", s.ID)
+	line("phase", phaseOf(*s))
+	line("cause", safe(s.Cause))
+	if s.Waiting > 0 {
+		line("waits", fmt.Sprintf("%d to answer: holdfast approvals list", s.Waiting))
+	}
+	line("runtime", fmt.Sprintf("%s@%d", s.Runtime.Name, s.Runtime.Revision))
+	line("sandbox", fmt.Sprintf("generation %d, isolation %s", s.Generation, firstOf(s.Isolation, "none yet")))
+	line("run", s.Run)
+	line("owner", s.Owner)
+	if !s.Deadlines.Max.IsZero() {
+		line("ends", clock(s.Deadlines.Max)+" at the latest")
+	}
+	if !s.Deadlines.Idle.IsZero() {
+		line("idle", clock(s.Deadlines.Idle))
+	}
+	for k, v := range s.Labels {
+		line("label", k+"="+v)
+	}
+}
+
+func sessionSend(o *Options) *cobra.Command {
+	var (
+		busy  string
+		watch bool
+	)
+	cmd := &cobra.Command{
+		Use: "send SESSION [MESSAGE…]", Short: "Send a message; without one it is read from the input", Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := o.client()
+			if err != nil {
+				return err
+			}
+			content := strings.Join(args[1:], " ")
+			if len(args) == 1 {
+				raw, err := io.ReadAll(bufio.NewReader(os.Stdin))
+				if err != nil {
+					return fmt.Errorf("read the message: %w", err)
+				}
+				content = strings.TrimRight(string(raw), "\n")
+			}
+			r, err := c.SendMessageWithResponse(cmd.Context(), args[0], nil, api.SendMessage{Content: content, WhenBusy: api.WhenBusy(busy)})
+			m, err := answer(r, err, func() *api.MessageAccepted { return r.JSON202 })
+			if err != nil {
+				return err
+			}
+			if !watch {
+				return o.show(cmd.OutOrStdout(), m, func(w io.Writer) {
+					fmt.Fprintf(w, "sent; run %s answers. Follow it: holdfast session watch %s\n", m.RunID, args[0])
+				})
+			}
+			return follow(cmd.Context(), c, cmd.OutOrStdout(), o, args[0], m.RunID, untilSettled)
+		},
+	}
+	cmd.Flags().StringVar(&busy, "when-busy", "queue", "while a run is open: queue, reject or cancel")
+	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "follow it until its run ends or waits for somebody")
+	return cmd
+}
+
+func sessionTerminate(o *Options) *cobra.Command {
+	var reason string
+	cmd := &cobra.Command{
+		Use: "terminate SESSION", Short: "End a session for good", Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := o.client()
+			if err != nil {
+				return err
+			}
+			r, err := c.TerminateSessionWithResponse(cmd.Context(), args[0], nil, api.TerminateSession{Reason: reason})
+			s, err := answer(r, err, func() *api.Session { return r.JSON202 })
+			if err != nil {
+				return err
+			}
+			return o.show(cmd.OutOrStdout(), s, func(w io.Writer) { describe(w, s) })
+		},
+	}
+	cmd.Flags().StringVar(&reason, "reason", "", "why; it is kept in the log")
+	return cmd
+}
+
+func sessionCancel(o *Options) *cobra.Command {
+	return &cobra.Command{
+		Use: "cancel SESSION [RUN]", Short: "Cancel a run: the named one, else the open one", Args: cobra.RangeArgs(1, 2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := o.client()
+			if err != nil {
+				return err
+			}
+			run := ""
+			if len(args) == 2 {
+				run = args[1]
+			} else {
+				r, err := c.GetSessionWithResponse(cmd.Context(), args[0], nil)
+				s, err := answer(r, err, func() *api.Session { return r.JSON200 })
+				if err != nil {
+					return err
+				}
+				if run = s.Run; run == "" {
+					return fmt.Errorf("session %s has no open run; its runs are in holdfast session watch %s", s.ID, s.ID)
+				}
+			}
+			r, err := c.CancelRunWithResponse(cmd.Context(), args[0], run, nil)
+			s, err := answer(r, err, func() *api.Session { return r.JSON202 })
+			if err != nil {
+				return err
+			}
+			return o.show(cmd.OutOrStdout(), s, func(w io.Writer) { describe(w, s) })
+		},
+	}
+}
+
+// move is a command that changes a session's life and shows it.
+func move(
+	o *Options, name, short string, do func(context.Context, *apiclient.ClientWithResponses, string) (*api.Session, error),
+) *cobra.Command {
+	return &cobra.Command{
+		Use: name + " SESSION", Short: short, Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := o.client()
+			if err != nil {
+				return err
+			}
+			s, err := do(cmd.Context(), c, args[0])
+			if err != nil {
+				return err
+			}
+			return o.show(cmd.OutOrStdout(), s, func(w io.Writer) { describe(w, s) })
+		},
+	}
+}

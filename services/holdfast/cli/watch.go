@@ -1,0 +1,300 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/holdfast-io/holdfast/api"
+	"github.com/holdfast-io/holdfast/api/apiclient"
+)
+
+func sessionWatch(o *Options) *cobra.Command {
+	var after string
+	cmd := &cobra.Command{
+		Use: "watch SESSION", Short: "Follow a session's timeline", Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := o.client()
+			if err != nil {
+				return err
+			}
+			return follow(cmd.Context(), c, cmd.OutOrStdout(), o, args[0], after, untilEnded)
+		},
+	}
+	cmd.Flags().StringVar(&after, "after", "", "only what comes after this cursor")
+	return cmd
+}
+
+// until says after a frame whether to stop following.
+type until func(seen *sight, f api.Frame) bool
+
+// sight is what a follower remembers of a session.
+type sight struct {
+	run     string // the run that is waited for; "" takes the first that starts
+	waiting bool
+}
+
+func untilEnded(_ *sight, f api.Frame) bool { return eventType(f) == "session.ended" }
+
+// untilSettled stops when the run is over or waits for somebody.
+func untilSettled(_ *sight, f api.Frame) bool {
+	switch eventType(f) {
+	case "run.finished", "run.failed", "run.interrupted", "session.ended":
+		return true
+	}
+	return false
+}
+
+// event is the data of an event frame.
+type event struct {
+	Type    string          `json:"type"`
+	Actor   string          `json:"actor"`
+	Payload json.RawMessage `json:"payload"`
+}
+
+func eventType(f api.Frame) string {
+	if f.Kind != api.FrameKindEvent {
+		return ""
+	}
+	var e event
+	if json.Unmarshal(f.Data, &e) != nil {
+		return ""
+	}
+	return e.Type
+}
+
+// follow prints a session's frames and goes on from the last cursor when the
+// stream is cut. afterOrRun is a cursor, or the run to wait for with untilSettled.
+func follow(
+	ctx context.Context, c *apiclient.ClientWithResponses, w io.Writer, o *Options, id, afterOrRun string, done until,
+) error {
+	seen := &sight{}
+	cursor := afterOrRun
+	if strings.HasPrefix(afterOrRun, "r-") {
+		seen.run, cursor = afterOrRun, ""
+	}
+	skip := seen.run != ""
+	p := &printer{w: w, json: o.Output == "json"}
+	return resume(ctx, &cursor, func(cursor string) (*http.Response, error) {
+		params := &api.StreamSessionParams{}
+		if cursor != "" {
+			params.After = &cursor
+		}
+		return c.StreamSession(ctx, id, params)
+	}, func(f api.Frame) bool {
+		if skip && strings.Contains(string(f.Data), seen.run) {
+			skip = false
+		}
+		if skip {
+			return false
+		}
+		p.frame(f)
+		return done(seen, f)
+	})
+}
+
+func followInbox(ctx context.Context, c *apiclient.ClientWithResponses, w io.Writer, o *Options) error {
+	cursor := ""
+	p := &printer{w: w, json: o.Output == "json", inbox: true}
+	return resume(ctx, &cursor, func(cursor string) (*http.Response, error) {
+		params := &api.StreamInboxParams{}
+		if cursor != "" {
+			params.After = &cursor
+		}
+		return c.StreamInbox(ctx, params)
+	}, func(f api.Frame) bool {
+		p.frame(f)
+		return false
+	})
+}
+
+// resume reads a stream until take says that it is enough, and connects again,
+// after the last cursor and with a growing pause, when it is cut.
+func resume(ctx context.Context, cursor *string, open func(cursor string) (*http.Response, error), take func(api.Frame) bool) error {
+	for wait := 100 * time.Millisecond; ; wait = min(2*wait, 5*time.Second) {
+		resp, err := open(*cursor)
+		var refused *api.Error
+		if errors.As(err, &refused) && refused.Problem.Status < 500 {
+			return err
+		}
+		if err == nil {
+			for f, err := range apiclient.Frames(resp.Body) {
+				if err != nil {
+					break
+				}
+				wait = 100 * time.Millisecond
+				if f.Cursor != "" {
+					*cursor = f.Cursor
+				}
+				if take(f) {
+					return resp.Body.Close()
+				}
+			}
+		}
+		pause := time.NewTimer(wait/2 + rand.N(wait)) //nolint:gosec // jitter
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+			pause.Stop()
+			return nil // the person stopped it
+		}
+	}
+}
+
+// printer words frames for a terminal.
+type printer struct {
+	w     io.Writer
+	json  bool
+	inbox bool
+	open  bool // in the middle of an agent's line
+}
+
+func (p *printer) frame(f api.Frame) {
+	if p.json {
+		_ = json.NewEncoder(p.w).Encode(f)
+		return
+	}
+	switch f.Kind {
+	case api.FrameKindAgui:
+		p.agui(f)
+	case api.FrameKindPrompt:
+		p.prompt(f)
+	case api.FrameKindEvent:
+		p.event(f)
+	case api.FrameKindControl:
+		p.control(f)
+	}
+}
+
+func (p *printer) line(format string, args ...any) {
+	if p.open {
+		fmt.Fprintln(p.w)
+		p.open = false
+	}
+	fmt.Fprintf(p.w, format+"\n", args...)
+}
+
+// agui prints what the agent writes, as it comes.
+func (p *printer) agui(f api.Frame) {
+	var batch []struct {
+		Type    string          `json:"type"`
+		Delta   string          `json:"delta"`
+		Message string          `json:"message"`
+		Content json.RawMessage `json:"content"`
+	}
+	if json.Unmarshal(f.Data, &batch) != nil {
+		return
+	}
+	for _, e := range batch {
+		switch e.Type {
+		case "TEXT_MESSAGE_CONTENT":
+			text := safe(e.Delta)
+			fmt.Fprint(p.w, text)
+			p.open = !strings.HasSuffix(text, "\n")
+		case "RUN_ERROR":
+			p.line("  agent error: %s", safe(e.Message))
+		}
+	}
+}
+
+func (p *printer) prompt(f api.Frame) {
+	var a api.Approval
+	if json.Unmarshal(f.Data, &a) != nil {
+		return
+	}
+	if a.State != api.CallStatePending {
+		by := ""
+		if a.Decision.By != "" {
+			by = " by " + a.Decision.By
+		}
+		if a.Decision.Reason != "" {
+			by += fmt.Sprintf(" (%q)", safe(a.Decision.Reason))
+		}
+		p.line("%s ● %s%s: %s %s", clock(f.Time), a.State, by, safe(a.Tool), shortened(compact(json.RawMessage(a.Args)), 100))
+		return
+	}
+	p.line("%s ? a person is asked:", clock(f.Time))
+	question(p.w, a)
+	fmt.Fprintf(p.w, "  answer     holdfast approvals approve %s   or   deny %s -c 'why'\n", a.ID, a.ID)
+}
+
+// quiet are the events that a person following along does not miss.
+var quiet = map[string]bool{
+	"session.activity-noted": true, "run.message-recorded": true, "call.proposed": true, "call.vote-cast": true,
+	"workload.claim-requested": true, "call.started": true,
+}
+
+func (p *printer) event(f api.Frame) {
+	var e event
+	if json.Unmarshal(f.Data, &e) != nil || quiet[e.Type] {
+		return
+	}
+	session := ""
+	if p.inbox {
+		session = f.Session + " "
+	}
+	p.line("%s · %s%s%s", clock(f.Time), session, e.Type, detail(e))
+}
+
+// detail is what of an event's payload fits behind its name.
+func detail(e event) string {
+	var v struct {
+		Cause, Outcome, Path, Isolation, Decision, Rule, Reason, Code, By, Detail string
+		Generation                                                                uint64
+		ExitCode                                                                  *int
+		Content                                                                   json.RawMessage
+	}
+	if json.Unmarshal(e.Payload, &v) != nil {
+		return ""
+	}
+	var parts []string
+	add := func(s string) {
+		if s != "" {
+			parts = append(parts, safe(s))
+		}
+	}
+	if e.Type == "session.message-received" {
+		add(shortened(strings.Trim(string(v.Content), `"`), 100))
+	}
+	add(v.Outcome)
+	add(v.Decision)
+	if v.Rule != "" {
+		add(fmt.Sprintf("by rule %q", v.Rule))
+	}
+	add(v.Path)
+	add(v.Isolation)
+	add(v.Code)
+	add(v.Cause)
+	add(v.Detail)
+	add(v.Reason)
+	if v.ExitCode != nil {
+		add(fmt.Sprintf("exit %d", *v.ExitCode))
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return "  " + strings.Join(parts, ", ")
+}
+
+func (p *printer) control(f api.Frame) {
+	var c struct{ Type, Reason string }
+	if json.Unmarshal(f.Data, &c) != nil {
+		return
+	}
+	if c.Type == "gap" {
+		p.line("%s … a part is missing here: %s", clock(f.Time), safe(c.Reason))
+	}
+}
+
+func containsRun(f api.Frame, run string) bool { return strings.Contains(string(f.Data), run) }
+
+// indent sets the following lines of a text under its first.
+func indent(s string) string { return strings.ReplaceAll(s, "\n", "\n    ") }

@@ -1,0 +1,132 @@
+package dev
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/holdfast-io/holdfast/api"
+	"github.com/holdfast-io/holdfast/services/gateway"
+	"github.com/holdfast-io/holdfast/services/internal/broker"
+	"github.com/holdfast-io/holdfast/services/internal/command"
+)
+
+// startTimeout bounds the time until every part works.
+const startTimeout = 60 * time.Second
+
+// settle waits until every part works, applies what a new dev has, and makes the
+// console's URL.
+func (p *Program) settle(ctx context.Context, g ground, gw *gateway.Gateway) error {
+	wait, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	if err := p.waitReady(wait); err != nil {
+		return err
+	}
+	nc, err := g.broker.Connect(ctx, broker.UserGateway)
+	if err != nil {
+		return err
+	}
+	defer nc.Close()
+	if err := applyDefaults(wait, &command.Client{NC: nc}); err != nil {
+		return err
+	}
+	p.ConsoleURL = p.URL + "/#code=" + gw.NewCode("admin")
+	return nil
+}
+
+// waitReady asks readyz until it says yes; what it said last tells what isn't.
+func (p *Program) waitReady(ctx context.Context) error {
+	last := errors.New("no answer yet")
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case <-p.done:
+			return p.err
+		case <-ctx.Done():
+			return fmt.Errorf("not ready: %w", last)
+		case <-tick.C:
+		}
+		if last = p.ready(ctx); last == nil {
+			return nil
+		}
+	}
+}
+
+func (p *Program) ready(ctx context.Context) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, p.URL+"/readyz", nil)
+	if err != nil {
+		return err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	var r api.Readiness
+	if err := json.NewDecoder(io.LimitReader(resp.Body, 1<<20)).Decode(&r); err != nil {
+		return err
+	}
+	if r.Ready {
+		return nil
+	}
+	var missing []string
+	for _, part := range r.Parts {
+		if !part.Ready {
+			missing = append(missing, part.Name+": "+part.Detail)
+		}
+	}
+	return errors.New(strings.Join(missing, "; "))
+}
+
+// Done is closed when the program has ended by itself.
+func (p *Program) Done() <-chan struct{} { return p.done }
+
+// Stop ends everything in order and waits for it. It may be called again.
+func (p *Program) Stop() error {
+	p.cancel()
+	<-p.done
+	return errors.Join(p.err, p.close())
+}
+
+// close undoes the start, last things first, once.
+func (p *Program) close() error {
+	var err error
+	p.once.Do(func() {
+		for _, f := range slices.Backward(p.closers) {
+			err = errors.Join(err, f())
+		}
+	})
+	return err
+}
+
+// Banner says what a person needs who has just started dev.
+func (p *Program) Banner() string {
+	dir := ""
+	if d, err := DefaultDataDir(); err != nil || d != p.DataDir {
+		dir = " --data-dir " + p.DataDir
+	}
+	isolation := p.cfg.Isolation
+	if isolation == "" {
+		isolation = "namespaces"
+	}
+	warn := ""
+	if isolation == "none" {
+		warn = "   ← agents run as plain processes of this user"
+	}
+	return fmt.Sprintf(`  console    %s
+  api        %s
+  isolation  %s%s
+  runtimes   shell (each line of a message is a command; a person is asked before most)
+  tokens     %s (admin, alice, bob)
+
+  next       go run ./services/holdfast demo%s
+             or open the console, create a session of runtime shell, and send it: ls -la
+`, p.ConsoleURL, p.URL, isolation, warn, TokensFile(p.DataDir), dir)
+}

@@ -1,0 +1,75 @@
+package operate
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/holdfast-io/holdfast/services/holdfast/cli"
+	"github.com/holdfast-io/holdfast/services/holdfast/dev"
+	"github.com/holdfast-io/holdfast/services/internal/postgres"
+)
+
+// Dev is `holdfast dev`.
+func Dev(o *cli.Options, version string) *cobra.Command {
+	cfg := dev.Config{Version: version, SyncAlways: true}
+	var verbose bool
+	cmd := &cobra.Command{
+		Use: "dev", Short: "Run everything in one process, on this machine", Args: cobra.NoArgs,
+		Long: "Starts an embedded NATS, its own Postgres (or the one in HOLDFAST_POSTGRES_URL), all services, the local\n" +
+			"driver and the console. What was accepted survives a crash; the next start goes on with it.",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if cfg.DataDir = o.DataDir; cfg.DataDir == "" {
+				var err error
+				if cfg.DataDir, err = dev.DefaultDataDir(); err != nil {
+					return err
+				}
+			}
+			cfg.PostgresURL = os.Getenv(postgres.EnvURL)
+			cfg.Logger = logger(cmd.ErrOrStderr(), verbose)
+			return runDev(cmd.Context(), cmd.OutOrStdout(), cfg)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&cfg.Addr, "addr", dev.DefaultAddr, "address of the API and the console")
+	f.BoolVar(&cfg.Reset, "reset", false, "start with an empty log (tokens stay)")
+	f.StringVar(&cfg.Isolation, "isolation", "namespaces", "of sandboxes: namespaces, or none (agents run as plain processes)")
+	f.BoolVarP(&verbose, "verbose", "v", false, "log everything the parts say")
+	return cmd
+}
+
+func logger(w io.Writer, verbose bool) *slog.Logger {
+	level := slog.LevelWarn
+	if verbose {
+		level = slog.LevelDebug
+	}
+	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: level}))
+}
+
+func runDev(ctx context.Context, w io.Writer, cfg dev.Config) error {
+	fmt.Fprintf(w, "Holdfast %s starts on %s\n", cfg.Version, cfg.DataDir)
+	begin := time.Now()
+	cfg.Progress = func(step string, took time.Duration) {
+		fmt.Fprintf(w, "  ✓ %-16s %s\n", step, took.Round(time.Millisecond))
+	}
+	p, err := dev.Start(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(w, "  ready in %s\n\n%s", time.Since(begin).Round(time.Millisecond), p.Banner())
+	select {
+	case <-ctx.Done():
+		fmt.Fprintln(w, "\nstopping …")
+	case <-p.Done():
+	}
+	if err := p.Stop(); err != nil {
+		return err
+	}
+	fmt.Fprintln(w, "stopped; everything accepted is kept")
+	return nil
+}

@@ -1,0 +1,48 @@
+package operate
+
+import (
+	"fmt"
+	"runtime/debug"
+
+	"github.com/spf13/cobra"
+
+	"github.com/holdfast-io/holdfast/services/holdfast/cli"
+	"github.com/holdfast-io/holdfast/services/holdfast/dev"
+)
+
+// Token is `holdfast token`.
+func Token(o *cli.Options) *cobra.Command {
+	return &cobra.Command{
+		Use: "token NAME", Short: "Print the token of one of dev's people: admin, alice, bob", Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			dir := o.DataDir
+			if dir == "" {
+				var err error
+				if dir, err = dev.DefaultDataDir(); err != nil {
+					return err
+				}
+			}
+			token, err := cli.TokenOf(dir, args[0])
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprintln(cmd.OutOrStdout(), token)
+			return err
+		},
+	}
+}
+
+// Version is `holdfast version`.
+func Version(version string) *cobra.Command {
+	return &cobra.Command{
+		Use: "version", Short: "Print the version", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			goVersion := ""
+			if info, ok := debug.ReadBuildInfo(); ok {
+				goVersion = " " + info.GoVersion
+			}
+			_, err := fmt.Fprintf(cmd.OutOrStdout(), "holdfast %s%s\n", version, goVersion)
+			return err
+		},
+	}
+}
