@@ -31,10 +31,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/holdfast-io/holdfast/events"
 	"github.com/holdfast-io/holdfast/events/eventlog"
 	"github.com/holdfast-io/holdfast/services/gateway/internal/agentside"
 	"github.com/holdfast-io/holdfast/services/gateway/internal/auth"
 	"github.com/holdfast-io/holdfast/services/gateway/internal/edge"
+	"github.com/holdfast-io/holdfast/services/gateway/internal/invoke"
 	"github.com/holdfast-io/holdfast/services/gateway/internal/live"
 	"github.com/holdfast-io/holdfast/services/gateway/internal/rest"
 	"github.com/holdfast-io/holdfast/services/internal/command"
@@ -109,6 +111,7 @@ type Gateway struct {
 	auth   *auth.Auth
 	tokens *auth.Tokens
 	live   *live.Live
+	invoke *invoke.Invoker
 	public http.Handler
 	agents http.Handler
 }
@@ -135,10 +138,13 @@ func New(cfg Config) (*Gateway, error) {
 	g := &Gateway{
 		cfg: cfg, tokens: tokens,
 		auth: auth.New(auth.Config{Tokens: tokens, Origins: cfg.Origins, Now: cfg.Now}),
-		live: live.New(live.Config{Log: cfg.Log, Epoch: cfg.Epoch, Copy: cfg.Views, Logger: cfg.Logger}),
 	}
+	g.live = live.New(live.Config{
+		Log: cfg.Log, Epoch: cfg.Epoch, Copy: cfg.Views, Logger: cfg.Logger, Seen: func(m events.Message) { g.invoke.Seen(m) },
+	})
 	problems := edge.Problems{Logger: cfg.Logger}
 	commands := &command.Client{NC: cfg.NC}
+	g.invoke = invoke.New(invoke.Config{Commands: commands, Live: g.live, Problems: problems, Logger: cfg.Logger})
 	operations := rest.New(rest.Config{
 		Commands: commands, Live: g.live, History: cfg.Views, Auth: g.auth, Epoch: cfg.Epoch, Problems: problems, Logger: cfg.Logger,
 	})
@@ -204,7 +210,9 @@ func (g *Gateway) stop(servers []*http.Server) error {
 			return err
 		})
 	}
-	return stopping.Wait()
+	err := stopping.Wait()
+	g.invoke.Stop()
+	return err
 }
 
 func (g *Gateway) server(h http.Handler) *http.Server {

@@ -13,6 +13,7 @@ import (
 	"github.com/holdfast-io/holdfast/services/gateway/internal/agentside"
 	"github.com/holdfast-io/holdfast/services/gateway/internal/auth"
 	"github.com/holdfast-io/holdfast/services/gateway/internal/edge"
+	"github.com/holdfast-io/holdfast/services/gateway/internal/invoke"
 	"github.com/holdfast-io/holdfast/services/gateway/internal/rest"
 	"github.com/holdfast-io/holdfast/services/gateway/internal/site"
 	"github.com/holdfast-io/holdfast/services/gateway/internal/system"
@@ -26,6 +27,7 @@ func (g *Gateway) publicRoutes(problems edge.Problems, operations *rest.API) (ht
 	}
 	guarded := r.With(problems.Guard(g.admit))
 	operations.Mount(guarded)
+	r.Handle(invoke.Pattern, problems.GuardAs("invokeSession", g.admit, g.invoke))
 	guarded.Method(http.MethodGet, "/metrics", system.Metrics(g.cfg.Metrics, g.cfg.Logger))
 	guarded.Get("/healthz", system.Health)
 	guarded.Method(http.MethodGet, "/readyz", system.NewReadiness(g.parts()...))

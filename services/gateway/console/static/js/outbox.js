@@ -90,7 +90,7 @@ export class Outbox {
       this.onRefused(message, err);
       return;
     }
-    this.messages = this.messages.map((m) => (m === message ? { ...m, state: 'retrying', error: err.message } : m));
+    this.messages = this.messages.map((m) => (m.key === message.key ? { ...m, state: 'retrying', error: err.message } : m));
     this.changed();
     const ceiling = Math.min(LAST_WAIT, FIRST_WAIT * 2 ** this.attempt++);
     this.timer = setTimeout(() => this.retry(), ceiling / 2 + Math.random() * ceiling / 2);
