@@ -178,6 +178,9 @@ func (r *Reactor) Run(ctx context.Context) error {
 	var workers sync.WaitGroup
 	for range r.cfg.Workers {
 		workers.Go(func() {
+			if !r.parking.known(ctx) {
+				return
+			}
 			for {
 				key, ok := r.queue.next()
 				if !ok {
@@ -346,10 +349,14 @@ func (r *Reactor) handBack() {
 
 // settle settles one key and says what becomes of it.
 func (r *Reactor) settle(ctx context.Context, key Key) {
+	defer r.observe()
+	if r.parking.has(key) { // named before it was known, or parked by another instance
+		r.drop(key)
+		return
+	}
 	start := time.Now()
 	err := r.call(ctx, key)
 	r.metrics.seconds.Observe(time.Since(start).Seconds())
-	defer r.observe()
 	if err == nil {
 		r.metrics.settled.Inc()
 		if m := r.queue.settled(key); m != nil {
@@ -367,9 +374,7 @@ func (r *Reactor) settle(ctx context.Context, key Key) {
 	if failures >= maxFailures {
 		parkErr := r.parking.park(ctx, key, failures, err)
 		if parkErr == nil {
-			if m := r.queue.drop(key); m != nil {
-				r.ack(m)
-			}
+			r.drop(key)
 			return
 		}
 		err = errors.Join(err, parkErr)
@@ -378,6 +383,13 @@ func (r *Reactor) settle(ctx context.Context, key Key) {
 	r.log.Warn("session not settled", "tenant", key.Tenant, "session", key.Session,
 		"failures", failures, "again_in", wait, "error", err)
 	r.queue.failed(key, wait)
+}
+
+// drop forgets a key that is parked; what it held needs no more deliveries.
+func (r *Reactor) drop(key Key) {
+	if m := r.queue.drop(key); m != nil {
+		r.ack(m)
+	}
 }
 
 // call turns a panic into the failure of one key.

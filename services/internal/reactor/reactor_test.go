@@ -476,6 +476,73 @@ func TestSweep(t *testing.T) {
 	}
 }
 
+// A server that restarts costs time and nothing else: the reactor comes back by
+// itself and takes what came meanwhile.
+func TestServerRestarts(t *testing.T) {
+	t.Parallel()
+	cfg := broker.Config{Dir: t.TempDir(), Port: -1, Logger: quiet, Passwords: map[broker.User]string{
+		broker.UserSession: "session", broker.UserInstaller: "installer",
+	}}
+	connect := func(url string, u broker.User) *nats.Conn {
+		nc, err := broker.Connect(t.Context(), broker.Client{URL: url, User: u, Password: string(u), Logger: quiet})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(nc.Close)
+		return nc
+	}
+	b, err := broker.Start(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	installer, err := jetstream.New(connect(b.URL(), broker.UserInstaller))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := install.Run(t.Context(), installer); err != nil {
+		t.Fatal(err)
+	}
+	settled := make(chan reactor.Key, 16)
+	start(t, reactor.Config{
+		NC:     connect(b.URL(), broker.UserSession),
+		Settle: func(_ context.Context, k reactor.Key) error { settled <- k; return nil },
+	})
+	expect := func(k reactor.Key) {
+		t.Helper()
+		deadline := time.After(patience)
+		for {
+			select {
+			case got := <-settled:
+				if got == k {
+					return
+				}
+			case <-deadline:
+				t.Fatalf("%s was not settled", k)
+			}
+		}
+	}
+	publisher := func() jetstream.JetStream {
+		js, err := jetstream.New(connect(b.URL(), broker.UserSession))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return js
+	}
+	appendTo(t, publisher(), "session.created", key(1))
+	expect(key(1))
+
+	if _, err := fmt.Sscanf(b.URL(), "nats://127.0.0.1:%d", &cfg.Port); err != nil {
+		t.Fatal(err)
+	}
+	b.Stop()
+	if b, err = broker.Start(cfg); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(b.Stop)
+	appendTo(t, publisher(), "session.created", key(2))
+	expect(key(2))
+}
+
 // Without the consumer or the bucket the service can't work, and says so.
 func TestNotInstalled(t *testing.T) {
 	t.Parallel()
