@@ -66,6 +66,7 @@ type Program struct {
 	done    chan struct{}
 	running bool // done will be closed
 	err     error
+	broker  *broker.Broker
 	closers []func() error
 	once    sync.Once
 }
@@ -219,6 +220,7 @@ func (p *Program) startBroker(ctx context.Context, g *ground) (err error) {
 	if err != nil {
 		return err
 	}
+	p.broker = g.broker
 	p.onClose(func() error {
 		g.broker.Stop()
 		return nil

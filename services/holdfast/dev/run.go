@@ -11,7 +11,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
+
 	"github.com/holdfast-io/holdfast/api"
+	"github.com/holdfast-io/holdfast/events/eventlog"
+	"github.com/holdfast-io/holdfast/events/eventlog/natslog"
 	"github.com/holdfast-io/holdfast/services/gateway"
 	"github.com/holdfast-io/holdfast/services/internal/broker"
 	"github.com/holdfast-io/holdfast/services/internal/command"
@@ -129,4 +133,23 @@ func (p *Program) Banner() string {
   next       go run ./services/holdfast demo%s
              or open the console, create a session of runtime shell, and send it: ls -la
 `, p.ConsoleURL, p.URL, isolation, warn, TokensFile(p.DataDir), dir)
+}
+
+// OpenLog opens the running program's log for reading; close it.
+func (p *Program) OpenLog(ctx context.Context) (eventlog.Log, func(), error) {
+	nc, err := p.broker.Connect(ctx, broker.UserProjector)
+	if err != nil {
+		return nil, nil, err
+	}
+	js, err := jetstream.New(nc)
+	if err != nil {
+		nc.Close()
+		return nil, nil, err
+	}
+	log, err := natslog.New(js, nc, natslog.Options{})
+	if err != nil {
+		nc.Close()
+		return nil, nil, err
+	}
+	return log, nc.Close, nil
 }
