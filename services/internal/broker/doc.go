@@ -14,7 +14,7 @@
 //	workload     ev.*.s.* and ev.*.runtime.*   -               answers its own
 //	policy       ev.*.s.* and ev.*.policy.*    -               answers its own
 //	runner       ev.*.s.*                      writes, reads   answers its own; locate, note-activity
-//	gateway      reads all                     reads all       sends all
+//	gateway      reads all                     reads all       sends all, pings services
 //	projector    reads all                     reads all       -
 //	installer    genesis                       -               -
 //
@@ -33,8 +33,8 @@
 // stores its own answer there (tried with 2.15). That answer is never an envelope and
 // a copied envelope brings its expected sequence along, which the stream refuses, so
 // nothing can be forged; but it breaks the session's chain, which every fold
-// notices: problem log-faulted. Our own services answer only to inboxes (package
-// command). Against a hostile process with a service's password this is no wall.
+// notices: problem log-faulted. Our own commands are answered only to inboxes
+// (package command). Against a hostile process with a service's password this is no wall.
 //
 // # Denials
 //

@@ -97,6 +97,8 @@ var attempts = []struct {
 
 	// Everything else.
 	{"$SRV.PING", only(broker.UserInstaller)},
+	{"$SRV.PING.holdfast-policy", only(broker.UserGateway, broker.UserInstaller)},
+	{"$SRV.STATS.holdfast-policy", only(broker.UserInstaller)},
 	{"$SRV.PING.holdfast-session", only(broker.UserGateway, broker.UserInstaller)},
 	{"$SRV.STATS.holdfast-session", only(broker.UserInstaller)},
 	{"$SYS.REQ.SERVER.PING", nobody},

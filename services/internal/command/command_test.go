@@ -99,6 +99,18 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
+// Who is there can be asked without a command: readyz does.
+func TestPing(t *testing.T) {
+	t.Parallel()
+	_, c := pair(t, 8, map[string]Handler{})
+	if _, err := c.NC.Request("$SRV.PING.holdfast-session", nil, 10*time.Second); err != nil {
+		t.Error(err)
+	}
+	if _, err := c.NC.Request("$SRV.PING.holdfast-policy", nil, 10*time.Second); !errors.Is(err, nats.ErrNoResponders) {
+		t.Errorf("nobody is there, and yet: %v", err)
+	}
+}
+
 func TestWhatErrorsBecome(t *testing.T) {
 	t.Parallel()
 	var logged bytes.Buffer
