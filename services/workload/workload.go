@@ -94,3 +94,9 @@ func interested(types []string) bool {
 	}
 	return false
 }
+
+// Report says what a host can do for sandboxes.
+type Report = local.Report
+
+// Probe finds out what this host can do by trying it, with the sandboxd binary.
+func Probe(ctx context.Context, sandboxd string) Report { return local.Probe(ctx, sandboxd) }

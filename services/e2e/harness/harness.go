@@ -71,9 +71,6 @@ func dataDir(t testing.TB) string {
 
 func (h *Holdfast) start() {
 	h.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 2*Patience)
-	defer cancel()
-	_ = ctx // the program outlives this call: it gets a context of its own
 	p, err := dev.Start(context.Background(), h.cfg)
 	if err != nil {
 		h.t.Fatalf("start: %v", err)

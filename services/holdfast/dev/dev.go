@@ -138,7 +138,7 @@ func (p *Program) start(ctx context.Context) error {
 		{"data directory", func() error { return p.openData(&g) }},
 		{"listeners", func() error { return p.listen(ctx, &g) }},
 		{"sandboxd", func() (err error) {
-			g.sandboxd, err = findSandboxd(ctx, g.dir.in("bin"))
+			g.sandboxd, err = FindSandboxd(ctx, g.dir.in("bin"))
 			return err
 		}},
 		{"NATS JetStream", func() error { return p.startBroker(ctx, &g) }},

@@ -16,10 +16,10 @@ const sandboxdPackage = "github.com/holdfast-io/holdfast/services/sandboxd"
 // ErrNoSandboxd says that there is no sandboxd and none can be built.
 var ErrNoSandboxd = errors.New("no sandboxd: put it beside the holdfast binary, or name it in HOLDFAST_SANDBOXD")
 
-// findSandboxd gives the path of the sandboxd binary: the one that is named, the
+// FindSandboxd gives the path of the sandboxd binary: the one that is named, the
 // one beside this binary, or in a checkout (`go run`) one built now, which Go's
 // cache makes quick.
-func findSandboxd(ctx context.Context, into string) (string, error) {
+func FindSandboxd(ctx context.Context, into string) (string, error) {
 	if path := os.Getenv("HOLDFAST_SANDBOXD"); path != "" {
 		return filepath.Abs(path)
 	}
