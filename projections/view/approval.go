@@ -70,9 +70,7 @@ func approvalOf(mask Masker, st *session.State, c *session.Call) Approval {
 	}
 	if q := c.Asked; q != nil {
 		v.Message, v.Risk, v.Approvers = Visible(mask.Text(q.Message)), q.Risk, q.Approvers
-		if q.Isolation != "" {
-			v.Isolation = q.Isolation
-		}
+		v.Isolation = q.Isolation // what was in force when people were asked
 		if !q.Deadline.IsZero() {
 			at := q.Deadline
 			v.Deadline = &at

@@ -2,7 +2,6 @@ package view
 
 import (
 	"encoding/json"
-	"fmt"
 	"strconv"
 	"time"
 
@@ -30,22 +29,14 @@ type Policy struct {
 	Seq      uint64          `json:"seq"`
 }
 
-// apiRuntime is the API's form of a runtime: what differs from the event's are
-// the adapter's path, and pids, which is a number.
+// apiRuntime is the API's form of a runtime: pids is a number there, and words that
+// were left out stay out.
 type apiRuntime struct {
 	runtime.Spec
-	Adapter apiAdapter `json:"adapter"`
 	Sandbox apiSandbox `json:"sandbox"`
 	Policy  string     `json:"policy,omitempty"`
 	OnIdle  string     `json:"onIdle,omitempty"`
 	OnLoss  string     `json:"onLoss,omitempty"`
-}
-
-type apiAdapter struct {
-	Protocol   string `json:"protocol"`
-	Entrypoint string `json:"entrypoint,omitempty"`
-	Path       string `json:"path,omitempty"`
-	Resume     string `json:"resume,omitempty"`
 }
 
 type apiSandbox struct {
@@ -58,10 +49,9 @@ type apiResources struct {
 }
 
 // RuntimeSpec writes an applied runtime as the API's RuntimeSpec, masked.
-func RuntimeSpec(s runtime.Spec) json.RawMessage {
+func RuntimeSpec(s runtime.Spec) []byte {
 	v := apiRuntime{
 		Spec: s, Policy: s.Policy, OnIdle: s.OnIdle, OnLoss: s.OnLoss,
-		Adapter: apiAdapter{Protocol: s.Adapter.Protocol, Entrypoint: s.Adapter.Entrypoint, Path: s.Adapter.RunPath, Resume: s.Adapter.Resume},
 		Sandbox: apiSandbox{Sandbox: s.Sandbox},
 	}
 	if len(s.Sandbox.Resources.Limits) > 0 {
@@ -99,7 +89,7 @@ type apiPolicy struct {
 }
 
 // PolicySpec writes an applied policy as the API's PolicySpec.
-func PolicySpec(s policy.Spec) json.RawMessage {
+func PolicySpec(s policy.Spec) []byte {
 	v := apiPolicy{Spec: s}
 	for _, r := range s.Rules {
 		rule := apiRule{Rule: r}
@@ -121,13 +111,4 @@ func PolicySpec(s policy.Spec) json.RawMessage {
 		v.Rules = append(v.Rules, rule)
 	}
 	return Masker{}.JSON(mustJSON(v))
-}
-
-// DecodeSpec reads the spec of an applied event's payload.
-func DecodeSpec[S any](payload json.RawMessage) (S, error) {
-	var p struct{ Spec S }
-	if err := json.Unmarshal(payload, &p); err != nil {
-		return p.Spec, fmt.Errorf("applied spec: %w", err)
-	}
-	return p.Spec, nil
 }

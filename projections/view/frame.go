@@ -1,7 +1,6 @@
 package view
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"time"
@@ -116,11 +115,9 @@ func Agui(mask Masker, batch []json.RawMessage) json.RawMessage {
 // mustJSON encodes what is made of strings, numbers and JSON that was decoded
 // before: it can't fail.
 func mustJSON(v any) json.RawMessage {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false) // arguments keep their bytes
-	if err := e.Encode(v); err != nil {
+	b, err := events.Marshal(v)
+	if err != nil {
 		panic(fmt.Sprintf("view: encode %T: %v", v, err))
 	}
-	return bytes.TrimRight(b.Bytes(), "\n")
+	return b
 }

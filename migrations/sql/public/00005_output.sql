@@ -25,3 +25,12 @@ CREATE TABLE output_checkpoint (
     hash       bytea       NOT NULL,
     updated_at timestamptz NOT NULL
 );
+
+-- Up to where a session's output is gone, so that a reader can say that it lacks
+-- something. Tenant and session '' are everybody's: what the projector itself missed.
+CREATE TABLE output_floor (
+    tenant  text   NOT NULL,
+    session text   NOT NULL,
+    seq     bigint NOT NULL,
+    PRIMARY KEY (tenant, session)
+);

@@ -29,6 +29,18 @@ CREATE TABLE envelopes (
 -- Loading an aggregate: all envelopes of a subject in order.
 CREATE INDEX envelopes_subject ON envelopes (subject, seq);
 
+-- What the projector could not follow: an event of an unknown or a foreign type, a
+-- payload that can't be read, a broken chain. Its raw bytes are above, its rows
+-- below stay as they were before.
+CREATE TABLE faults (
+    subject   text        PRIMARY KEY,
+    tenant    text        NOT NULL,
+    aggregate text        NOT NULL,
+    key       text        NOT NULL,
+    seq       bigint      NOT NULL, -- of the first message that was not followed
+    cause     text        NOT NULL
+);
+
 CREATE TABLE audit (
     seq        bigint      NOT NULL,
     idx        smallint    NOT NULL, -- of the event in its envelope, from 0

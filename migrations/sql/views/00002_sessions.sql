@@ -16,8 +16,8 @@ CREATE TABLE sessions (
     run        text        NOT NULL DEFAULT '', -- the open one
     labels     jsonb       NOT NULL DEFAULT '{}',
     view       json        NOT NULL, -- the Session of the API at n
-    settled    boolean     NOT NULL, -- observed equals desired: nothing for a sweep to do
-    faulted    text,                 -- why the projector gave this session up, NULL while it follows
+    redact     json        NOT NULL, -- the runtime's redact paths, pinned at create
+    unsettled  text[]      NOT NULL, -- the services for which observed isn't desired: a sweep's work
     created_at timestamptz NOT NULL,
     updated_at timestamptz NOT NULL,
     n          bigint      NOT NULL,
@@ -25,18 +25,17 @@ CREATE TABLE sessions (
     PRIMARY KEY (tenant, id)
 );
 -- Lists: newest first, of a tenant, of an owner, of a phase.
-CREATE INDEX sessions_created ON sessions (tenant, created_at DESC, id);
-CREATE INDEX sessions_owner ON sessions (tenant, owner, created_at DESC, id);
-CREATE INDEX sessions_phase ON sessions (tenant, phase, created_at DESC, id);
+CREATE INDEX sessions_created ON sessions (tenant, created_at DESC, id DESC);
+CREATE INDEX sessions_owner ON sessions (tenant, owner, created_at DESC, id DESC);
+CREATE INDEX sessions_phase ON sessions (tenant, phase, created_at DESC, id DESC);
 CREATE INDEX sessions_labels ON sessions USING gin (labels jsonb_path_ops);
 -- The sweeps' work is small however many sessions there have been.
-CREATE INDEX sessions_unsettled ON sessions (updated_at, tenant, id) WHERE NOT settled;
-CREATE INDEX sessions_faulted ON sessions (tenant, id) WHERE faulted IS NOT NULL;
+CREATE INDEX sessions_unsettled ON sessions (tenant, id) WHERE unsettled <> '{}';
 
 CREATE TABLE deadlines (
     tenant  text        NOT NULL,
     session text        NOT NULL,
-    kind    text        NOT NULL, -- idle, age, approval, execution, claim
+    kind    text        NOT NULL, -- idle, waiting, max, claim, approval, execution
     key     text        NOT NULL DEFAULT '', -- the call's id where the kind has several
     service text        NOT NULL, -- that decides it
     due_at  timestamptz NOT NULL,
@@ -77,6 +76,7 @@ CREATE TABLE runs (
     instance   text        NOT NULL DEFAULT '', -- of the runner that drives it
     last_k     bigint      NOT NULL DEFAULT 0,
     cause      text        NOT NULL DEFAULT '',
+    calls      json        NOT NULL, -- ids of what an interrupted run waits for
     queued_at  timestamptz NOT NULL,
     started_at timestamptz,
     ended_at   timestamptz,
@@ -90,9 +90,7 @@ CREATE TABLE messages (
     session   text        NOT NULL,
     id        text        NOT NULL,
     run       text        NOT NULL,
-    role      text        NOT NULL,
-    content   json        NOT NULL,
-    requester text        NOT NULL DEFAULT '',
+    view      json        NOT NULL, -- the Message of the API
     at        timestamptz NOT NULL,
     n         bigint      NOT NULL,
     PRIMARY KEY (tenant, session, id)

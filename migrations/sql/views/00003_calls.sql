@@ -41,6 +41,6 @@ CREATE TABLE approvals (
     n          bigint      NOT NULL,
     PRIMARY KEY (tenant, session, id)
 );
--- The inbox: what is pending, oldest first.
-CREATE INDEX approvals_inbox ON approvals (tenant, state, asked_at, id);
-CREATE INDEX approvals_asked ON approvals (tenant, asked_at DESC, id);
+-- The inbox: what is pending, the nearest deadline first. The date stands for never.
+CREATE INDEX approvals_inbox ON approvals (tenant, coalesce(deadline, '9999-12-31 00:00:00+00'), id) WHERE state = 'pending';
+CREATE INDEX approvals_asked ON approvals (tenant, asked_at DESC, id DESC);

@@ -11,6 +11,7 @@ CREATE TABLE runtimes (
     applied_by text        NOT NULL,
     at         timestamptz NOT NULL,
     n          bigint      NOT NULL,
+    seq        bigint      NOT NULL,
     PRIMARY KEY (tenant, name, revision)
 );
 CREATE UNIQUE INDEX runtimes_latest ON runtimes (tenant, name) WHERE latest;
@@ -25,6 +26,7 @@ CREATE TABLE policies (
     applied_by text        NOT NULL,
     at         timestamptz NOT NULL,
     n          bigint      NOT NULL,
+    seq        bigint      NOT NULL,
     PRIMARY KEY (tenant, name, revision)
 );
 CREATE UNIQUE INDEX policies_latest ON policies (tenant, name) WHERE latest;

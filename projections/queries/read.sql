@@ -1,0 +1,116 @@
+-- name: Envelopes :many
+SELECT e.seq, e.subject, e.raw FROM envelopes e
+WHERE e.subject = @subject AND EXISTS (SELECT FROM checkpoint c WHERE c.name = @checkpoint AND c.epoch = @epoch)
+ORDER BY e.seq;
+
+-- name: EnvelopesUpToN :many
+SELECT seq, subject, raw FROM envelopes WHERE subject = @subject AND n <= @n ORDER BY seq;
+
+-- name: EnvelopesUpToTime :many
+SELECT seq, subject, raw FROM envelopes WHERE subject = @subject AND at <= @at ORDER BY seq;
+
+-- name: Sessions :many
+SELECT view, created_at, id FROM sessions
+WHERE tenant = @tenant
+  AND (cardinality(@phases::text[]) = 0 OR phase = ANY (@phases::text[]))
+  AND labels @> @labels
+  AND (@runtime::text = '' OR runtime = @runtime)
+  AND (@owner::text = '' OR owner = @owner)
+  AND (NOT @waiting::boolean OR waiting > 0)
+  AND (created_at, id) < (@before_at::timestamptz, @before_id::text)
+ORDER BY created_at DESC, id DESC
+LIMIT @most;
+
+-- name: Session :one
+SELECT view FROM sessions WHERE tenant = $1 AND id = $2;
+
+-- name: Redact :one
+SELECT redact FROM sessions WHERE tenant = $1 AND id = $2;
+
+-- name: Messages :many
+SELECT view, n FROM messages WHERE tenant = @tenant AND session = @session AND n > @after ORDER BY n LIMIT @most;
+
+-- name: Runs :many
+SELECT id, parent, state, requester, cause, calls, queued_at, started_at, ended_at, n FROM runs
+WHERE tenant = @tenant AND session = @session AND (queued_at, id) > (@after_at::timestamptz, @after_id::text)
+ORDER BY queued_at, id LIMIT @most;
+
+-- name: Timeline :many
+SELECT n, kind, data, at FROM timeline WHERE tenant = @tenant AND session = @session AND n > @after ORDER BY n LIMIT @most;
+
+-- name: Output :many
+SELECT seq, run, first_k, last_k, after_n, data, at FROM output
+WHERE tenant = @tenant AND session = @session AND epoch = @epoch AND seq > @after ORDER BY seq LIMIT @most;
+
+-- name: OutputFloor :one
+SELECT coalesce(max(seq), 0)::bigint FROM output_floor
+WHERE tenant = @tenant AND session = @session OR tenant = '' AND session = '';
+
+-- The inbox: what is pending, the nearest deadline first.
+-- name: PendingApprovals :many
+SELECT view, coalesce(deadline, '9999-12-31 00:00:00+00')::timestamptz AS due, id FROM approvals
+WHERE tenant = @tenant AND state = 'pending'
+  AND (@session::text = '' OR session = @session)
+  AND (coalesce(deadline, '9999-12-31 00:00:00+00'), id) > (@after_at::timestamptz, @after_id::text)
+ORDER BY coalesce(deadline, '9999-12-31 00:00:00+00'), id
+LIMIT @most;
+
+-- name: Approvals :many
+SELECT view, asked_at, id FROM approvals
+WHERE tenant = @tenant
+  AND (cardinality(@states::text[]) = 0 OR state = ANY (@states::text[]))
+  AND (@session::text = '' OR session = @session)
+  AND (asked_at, id) < (@before_at::timestamptz, @before_id::text)
+ORDER BY asked_at DESC, id DESC
+LIMIT @most;
+
+-- name: Approval :one
+SELECT view FROM approvals WHERE tenant = $1 AND session = $2 AND id = $3;
+
+-- name: Runtimes :many
+SELECT name, revision, spec, applied_by, at, seq FROM runtimes
+WHERE tenant = @tenant AND latest AND NOT removed AND name > @after ORDER BY name LIMIT @most;
+
+-- name: Runtime :one
+SELECT name, revision, spec, applied_by, at, seq FROM runtimes
+WHERE tenant = @tenant AND name = @name AND NOT removed AND (revision = @revision OR @revision = 0::bigint AND latest);
+
+-- name: Policies :many
+SELECT name, revision, spec, applied_by, at, seq FROM policies
+WHERE tenant = @tenant AND latest AND NOT removed AND name > @after ORDER BY name LIMIT @most;
+
+-- name: Policy :one
+SELECT name, revision, spec, applied_by, at, seq FROM policies
+WHERE tenant = @tenant AND name = @name AND NOT removed AND (revision = @revision OR @revision = 0::bigint AND latest);
+
+-- name: Audit :many
+SELECT a.seq, a.idx, e.subject, e.raw, coalesce(s.redact::text, '[]')::text AS redact FROM audit a
+JOIN envelopes e ON e.seq = a.seq
+LEFT JOIN sessions s ON a.aggregate = 'session' AND s.tenant = a.tenant AND s.id = a.key
+WHERE a.tenant = @tenant
+  AND (@session::text = '' OR a.aggregate = 'session' AND a.key = @session)
+  AND (@actor::text = '' OR a.actor = @actor)
+  AND (@type::text = '' OR a.type = @type)
+  AND (sqlc.narg('from_at')::timestamptz IS NULL OR a.at >= sqlc.narg('from_at'))
+  AND (sqlc.narg('to_at')::timestamptz IS NULL OR a.at < sqlc.narg('to_at'))
+  AND (a.seq, a.idx) < (@before_seq::bigint, @before_idx::smallint)
+ORDER BY a.seq DESC, a.idx DESC
+LIMIT @most;
+
+-- name: Due :many
+SELECT d.tenant, d.session, d.kind, d.key, d.service, d.due_at FROM deadlines d
+WHERE d.service = @service AND d.due_at <= @now
+  AND EXISTS (SELECT FROM checkpoint c WHERE c.name = @checkpoint AND c.epoch = @epoch)
+ORDER BY d.due_at LIMIT @most;
+
+-- name: Unsettled :many
+SELECT s.tenant, s.id FROM sessions s
+WHERE s.unsettled <> '{}' AND @service::text = ANY (s.unsettled)
+  AND (s.tenant, s.id) > (@after_tenant::text, @after_id::text)
+ORDER BY s.tenant, s.id LIMIT @most;
+
+-- name: Faults :many
+SELECT subject, tenant, aggregate, key, seq, cause FROM faults WHERE tenant = @tenant ORDER BY seq;
+
+-- name: FaultCount :one
+SELECT count(*) FROM faults;

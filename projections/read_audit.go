@@ -1,0 +1,57 @@
+package projections
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/holdfast-io/holdfast/projections/internal/dbsqlc"
+	"github.com/holdfast-io/holdfast/projections/view"
+)
+
+// AuditFilter narrows the audit log; what is left zero doesn't.
+type AuditFilter struct {
+	Session string
+	// Actor is a principal as views write it ("user:bob").
+	Actor string
+	Type  string
+	// From is included, To isn't.
+	From, To time.Time
+}
+
+// Audit lists a tenant's events, newest first, masked.
+func (r *Reader) Audit(ctx context.Context, tenant string, f AuditFilter, p Page) (List[view.AuditEntry], error) {
+	const name = "audit"
+	at, err := p.from(name, last)
+	if err != nil {
+		return List[view.AuditEntry]{}, err
+	}
+	params := dbsqlc.AuditParams{
+		Tenant: tenant, Session: clean(f.Session), Actor: clean(f.Actor), Type: clean(f.Type),
+		BeforeSeq: int64(at.N), BeforeIdx: int16(at.Idx), Most: int32(p.limit() + 1),
+	}
+	if !f.From.IsZero() {
+		params.FromAt = &f.From
+	}
+	if !f.To.IsZero() {
+		params.ToAt = &f.To
+	}
+	rows, err := r.q.Audit(ctx, params)
+	if err != nil {
+		return List[view.AuditEntry]{}, readError(err)
+	}
+	return list(name, rows, p.limit(), auditEntry,
+		func(row dbsqlc.AuditRow) place { return place{N: uint64(row.Seq), Idx: int(row.Idx)} })
+}
+
+func auditEntry(row dbsqlc.AuditRow) (view.AuditEntry, error) {
+	redact, err := decode[[]string]([]byte(row.Redact))
+	if err != nil {
+		return view.AuditEntry{}, err
+	}
+	entries := view.AuditEntries(view.NewMasker(redact), message(row.Subject, row.Seq, row.Raw))
+	if int(row.Idx) >= len(entries) {
+		return view.AuditEntry{}, fmt.Errorf("audit row %d/%d has no event in its envelope", row.Seq, row.Idx)
+	}
+	return entries[row.Idx], nil
+}

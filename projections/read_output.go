@@ -1,0 +1,51 @@
+package projections
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/holdfast-io/holdfast/projections/internal/dbsqlc"
+	"github.com/holdfast-io/holdfast/projections/view"
+)
+
+// OutputBatch is one kept OUTPUT message, masked. What a reader had of an earlier
+// batch is not in it.
+type OutputBatch struct {
+	Seq           uint64
+	Run           string
+	FirstK, LastK uint64
+	After         uint64
+	Time          time.Time
+	// Events is a JSON array of AG-UI events.
+	Events json.RawMessage
+}
+
+// Output gives up to limit batches of a session after an OUTPUT sequence.
+func (r *Reader) Output(ctx context.Context, tenant, session string, after uint64, limit int) ([]OutputBatch, error) {
+	mask, err := r.mask(ctx, tenant, session)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := r.q.Output(ctx, dbsqlc.OutputParams{
+		Tenant: tenant, Session: clean(session), Epoch: r.cfg.Epoch, After: int64(min(after, last.N)), Most: int32(Page{Limit: limit}.limit()),
+	})
+	if err != nil {
+		return nil, readError(err)
+	}
+	return column(rows, func(o dbsqlc.OutputRow) OutputBatch {
+		return OutputBatch{
+			Seq: uint64(o.Seq), Run: o.Run, FirstK: uint64(o.FirstK), LastK: uint64(o.LastK), After: uint64(o.AfterN), Time: o.At,
+			Events: maskBatch(mask, o.Data),
+		}
+	}), nil
+}
+
+// maskBatch masks a kept array of events.
+func maskBatch(mask view.Masker, data []byte) json.RawMessage {
+	var batch []json.RawMessage
+	if err := json.Unmarshal(data, &batch); err != nil {
+		return mask.JSON(data) // not written by the projector
+	}
+	return view.Agui(mask, batch)
+}

@@ -1,0 +1,88 @@
+package projections
+
+import (
+	"github.com/holdfast-io/holdfast/events"
+	"github.com/holdfast-io/holdfast/events/session"
+)
+
+// unsettled lists the services that have something to do for a session: where what
+// is observed isn't what is desired. Their sweeps enqueue it, so that a lost
+// notification delays and never strands. It may name one too many, never one too
+// few: a reactor that finds nothing to do does nothing.
+func unsettled(st *session.State) []events.Service {
+	var services []events.Service
+	for _, s := range []struct {
+		service events.Service
+		acts    func(*session.State) bool
+	}{
+		{events.ServiceSession, sessionActs},
+		{events.ServiceWorkload, workloadActs},
+		{events.ServicePolicy, policyActs},
+		{events.ServiceRunner, runnerActs},
+	} {
+		if st.Exists() && !st.Ended && s.acts(st) {
+			services = append(services, s.service)
+		}
+	}
+	return services
+}
+
+// sessionActs: a run is due without a sandbox wanted, a sandbox failed or is lost
+// for good, or all of an ending session is put away.
+func sessionActs(st *session.State) bool {
+	w := st.Workload.Status
+	if st.Ending {
+		return gone(w) && st.Run == nil && st.OpenCalls() == 0
+	}
+	return st.RunDue() && !st.WantRunning || w == session.WorkloadFailed ||
+		w == session.WorkloadLost && st.Terms.OnLoss == "end"
+}
+
+// workloadActs: a sandbox is wanted and isn't there, or is there and isn't wanted,
+// or is on its way.
+func workloadActs(st *session.State) bool {
+	switch w := st.Workload.Status; {
+	case st.Ending:
+		return !gone(w)
+	case st.Suspending, w == session.WorkloadRequested, w == session.WorkloadClaimed:
+		return true
+	case w == session.WorkloadReady:
+		return !st.WantRunning
+	case w == session.WorkloadFailed:
+		return false // the session service ends it first
+	default:
+		return st.WantRunning
+	}
+}
+
+// gone says that nothing of a sandbox exists.
+func gone(w session.WorkloadStatus) bool {
+	return w == session.WorkloadNone || w == session.WorkloadReleased
+}
+
+// runnerActs: a run could start, or one is open and has to be driven, taken over or
+// closed.
+func runnerActs(st *session.State) bool {
+	return st.Run != nil || st.Phase() == session.PhaseReady && st.RunDue()
+}
+
+// policyActs: a call is open that no run can start or wait for any more.
+func policyActs(st *session.State) bool {
+	if st.OpenCalls() == 0 {
+		return false
+	}
+	if st.Ending || st.Run == nil && st.Interrupted == nil {
+		return true
+	}
+	for _, c := range st.Calls {
+		if c.State.Final() || st.Run != nil && c.StartedIn == st.Run.ID {
+			continue
+		}
+		switch st.RunIDs[c.RunID] {
+		case session.RunCancelled, session.RunFailedState, session.RunSucceeded:
+			return true
+		case session.RunQueued, session.RunRunning, session.RunInterruptd, session.RunContinued:
+		}
+	}
+	return false
+}
