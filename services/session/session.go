@@ -15,6 +15,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/events"
 	"github.com/holdfast-io/holdfast/events/session"
+	"github.com/holdfast-io/holdfast/services/internal/command"
 	"github.com/holdfast-io/holdfast/services/internal/serving"
 	"github.com/holdfast-io/holdfast/services/session/internal/app"
 )
@@ -27,10 +28,19 @@ func Run(ctx context.Context, cfg Config) error {
 	if err := cfg.Validate(); err != nil {
 		return fmt.Errorf("session service: %w", err)
 	}
-	a := app.New(app.Config{Log: cfg.Log, Epoch: cfg.Epoch, Copy: cfg.Copy, Now: cfg.Now})
+	a := newApp(cfg)
 	return serving.Run(ctx, cfg, serving.Parts{
 		Service: events.ServiceSession, Handlers: a.Handlers(), Interested: interested, Settle: a.Settle, Due: a.Due,
 	})
+}
+
+// Commands gives the handlers of the service's verbs alone, without its reactor
+// and its sweep, for a program that issues commands in its own process, as the
+// benchmarks do. It needs Log and Epoch of the config.
+func Commands(cfg Config) map[string]command.Handler { return newApp(cfg).Handlers() }
+
+func newApp(cfg Config) *app.App {
+	return app.New(app.Config{Log: cfg.Log, Epoch: cfg.Epoch, Copy: cfg.Copy, Now: cfg.Now})
 }
 
 // interested says whether a message may change what Settle decides: anything of
