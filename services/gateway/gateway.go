@@ -33,6 +33,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/events"
 	"github.com/holdfast-io/holdfast/events/eventlog"
+	"github.com/holdfast-io/holdfast/events/output"
 	"github.com/holdfast-io/holdfast/services/gateway/internal/agentside"
 	"github.com/holdfast-io/holdfast/services/gateway/internal/auth"
 	"github.com/holdfast-io/holdfast/services/gateway/internal/edge"
@@ -50,6 +51,8 @@ type Config struct {
 	// Log is EVENTS, Epoch its genesis' epoch.
 	Log   eventlog.Log
 	Epoch string
+	// Output is what agents stream.
+	Output output.Stream
 	// Views is what is read from Postgres; it may be down.
 	Views Views
 	// TokensFile is the people's tokens (package tokenfile), read again when it changes.
@@ -84,8 +87,8 @@ type Views interface {
 // Validate says what is missing.
 func (c Config) Validate() error {
 	switch {
-	case c.NC == nil || c.Log == nil || c.Epoch == "" || c.Views == nil || c.Logger == nil:
-		return errors.New("gateway: NC, Log, Epoch, Views and Logger are required")
+	case c.NC == nil || c.Log == nil || c.Epoch == "" || c.Output == nil || c.Views == nil || c.Logger == nil:
+		return errors.New("gateway: NC, Log, Epoch, Output, Views and Logger are required")
 	case c.TokensFile == "":
 		return errors.New("gateway: no TokensFile: nobody could call")
 	case len(c.SandboxKey) != ed25519.PublicKeySize:
