@@ -471,3 +471,20 @@ func (w *world) create(headers ...string) api.Session {
 	w.t.Helper()
 	return decode[api.Session](w.call("alice", "POST", "/v1/sessions", map[string]any{"runtime": "coder"}, headers...).want(201))
 }
+
+// until waits until a session's state is as it should be.
+func (w *world) until(id string, holds func(*fold.State) bool) {
+	w.t.Helper()
+	subject, err := events.SessionSubject("default", id)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	brokertest.Eventually(w.t, 10*time.Second, "the session came there", func() bool {
+		done := false
+		err := w.runner.Read(w.t.Context(), subject, func(s eventlog.Snapshot[*fold.State]) error {
+			done = holds(s.State)
+			return nil
+		})
+		return err == nil && done
+	})
+}
