@@ -48,7 +48,8 @@ func Run(ctx context.Context, cfg Config) error {
 		NC: cfg.NC, Log: cfg.Log, Epoch: cfg.Epoch, Copy: cfg.Copy, Output: cfg.Output, Logger: cfg.Logger, Now: cfg.Now,
 	})
 	return serving.Run(ctx, cfg.Config, serving.Parts{
-		Service: events.ServiceRunner, Handlers: a.Handlers(), Interested: interested, Settle: a.Settle, Background: a.Background,
+		Service: events.ServiceRunner, Handlers: a.Handlers(), Interested: interested, Settle: a.Settle,
+		Requeue: a.UseRequeue, Background: a.Background,
 	})
 }
 

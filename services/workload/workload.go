@@ -78,7 +78,7 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	a.UseDriver(d)
 	return serving.Run(ctx, cfg.Config, serving.Parts{
 		Service: events.ServiceWorkload, Handlers: a.Handlers(), Interested: interested, Settle: a.Settle, Due: a.Due,
-		Background: func(ctx context.Context, requeue serving.Requeue) error { return a.Watch(ctx, requeue, cfg.Runtimes) },
+		Requeue: a.UseRequeue, Background: func(ctx context.Context) error { return a.Watch(ctx, cfg.Runtimes) },
 	})
 }
 

@@ -8,6 +8,7 @@ import (
 	"fmt"
 
 	"github.com/holdfast-io/holdfast/events"
+	"github.com/holdfast-io/holdfast/events/policy"
 	"github.com/holdfast-io/holdfast/events/session"
 )
 
@@ -82,17 +83,22 @@ func Build(t *Thread) (json.RawMessage, error) {
 	return raw, nil
 }
 
-// resumeOf words a call's end as AG-UI does: approved and denied are resolved,
-// everything else is cancelled.
+// resumeOf words a call's end as AG-UI does: approved and denied, by a person or by
+// the policy alone, are resolved; expired, cancelled and superseded are cancelled.
 func resumeOf(id string, c *session.Call) resume {
 	r := resume{InterruptID: id, Status: "cancelled"}
 	if c == nil {
 		return r
 	}
 	r.Metadata = map[string]string{"state": string(c.State)}
-	if c.Answer != nil {
-		r.Status = "resolved"
+	switch {
+	case c.Answer != nil:
 		r.Payload = &payload{Approved: c.Answer.Decision == "approve", Reason: c.Answer.Comment}
+	case c.Decision == string(policy.Allow) || c.Decision == string(policy.Deny):
+		r.Payload = &payload{Approved: c.Decision == string(policy.Allow), Reason: c.Reason}
+	default:
+		return r
 	}
+	r.Status = "resolved"
 	return r
 }

@@ -62,8 +62,12 @@ type Parts struct {
 	Settle     func(ctx context.Context, key reactor.Key) error
 	// Due acts on a deadline that has passed; nil for a service without any.
 	Due func(ctx context.Context, tenant, id string, d session.Deadline) error
+	// Requeue, if set, is given the way to have a session settled again before
+	// anything is settled: what only has to be looked at later is no failure, which
+	// would park the session in the end.
+	Requeue func(Requeue)
 	// Background runs beside the rest until ctx ends; may be nil.
-	Background func(ctx context.Context, requeue Requeue) error
+	Background func(ctx context.Context) error
 }
 
 // Requeue gives a session to the service's reactor again.
@@ -85,6 +89,9 @@ func Run(ctx context.Context, cfg Config, parts Parts) error {
 	if err != nil {
 		return fmt.Errorf("%s reactor: %w", parts.Service, err)
 	}
+	if parts.Requeue != nil {
+		parts.Requeue(react)
+	}
 	server, err := command.Serve(cfg.NC, parts.Service, parts.Handlers, cfg.Logger)
 	if err != nil {
 		return fmt.Errorf("%s commands: %w", parts.Service, err)
@@ -98,7 +105,7 @@ func Run(ctx context.Context, cfg Config, parts Parts) error {
 		})
 	}
 	if parts.Background != nil {
-		g.Go(func() error { return parts.Background(ctx, react) })
+		g.Go(func() error { return parts.Background(ctx) })
 	}
 	g.Go(func() error {
 		<-ctx.Done()

@@ -203,12 +203,12 @@ func (a *App) answerReply(ctx context.Context, tenant string, req command.Reques
 	out := verbs.AnswerResult{First: len(res.Records) > 0 && !res.Repeated}
 	err := a.read(ctx, tenant, req.Session, func(s *session.State) error {
 		c := s.Calls[id]
-		if c == nil || c.Answer == nil {
-			return refusedBefore(res)
+		if err := refusedBefore(c, res); err != nil || c == nil || c.Answer == nil {
+			return err
 		}
 		out.Call, out.State, out.Decision = c.ID, string(c.State), c.Answer.Decision
 		out.By, out.At = c.Answer.By, c.Answer.At
-		return refusedBefore(res)
+		return nil
 	})
 	if err != nil {
 		return command.Reply{N: res.N, Seq: res.Seq}, err
@@ -216,15 +216,18 @@ func (a *App) answerReply(ctx context.Context, tenant string, req command.Reques
 	return command.Result(res.N, res.Seq, res.Repeated, out)
 }
 
-// refusedBefore gives the same refusal again to a repeated command whose answer
-// was refused and recorded.
-func refusedBefore(res eventlog.Result) error {
+// refusedBefore gives the same refusal again, with the winner, to a repeated command
+// whose answer was refused and recorded.
+func refusedBefore(c *session.Call, res eventlog.Result) error {
 	for _, r := range res.Records {
 		p, err := session.Decode(r, events.ServicePolicy)
 		if err != nil {
 			return err
 		}
 		if refused, ok := p.(session.CallAnswerRefused); ok {
+			if refused.Code == string(api.CodeAlreadyDecided) && c != nil && c.Answer != nil {
+				return decider.AlreadyDecided(c)
+			}
 			return problem.New(api.Code(refused.Code), "this answer was refused before, for the same reason")
 		}
 	}

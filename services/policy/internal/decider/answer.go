@@ -46,7 +46,7 @@ func (c Answer) refusal(s *session.State, call *session.Call, now time.Time) *pr
 	case c.Hash != call.ArgsHash:
 		return problem.New(api.CodeArgsChanged, "the hash is not that of the call's arguments; read the approval again and answer what it shows")
 	case call.Answer != nil:
-		return alreadyDecided(call)
+		return AlreadyDecided(call)
 	case call.State == session.CallStateExpired || expired(call, now):
 		return problem.New(api.CodeApprovalExpired, "the deadline to answer has passed").In(string(session.CallStateExpired))
 	case call.State != session.CallStatePending || s.Ending || s.Ended:
@@ -59,7 +59,8 @@ func expired(call *session.Call, now time.Time) bool {
 	return call.State == session.CallStatePending && !call.Asked.Deadline.IsZero() && !now.Before(call.Asked.Deadline)
 }
 
-func alreadyDecided(call *session.Call) *problem.Error {
+// AlreadyDecided refuses an answer that came after another, which it names.
+func AlreadyDecided(call *session.Call) *problem.Error {
 	winner, err := json.Marshal(struct {
 		By       string    `json:"by"`
 		At       time.Time `json:"at"`

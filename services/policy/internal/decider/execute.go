@@ -20,6 +20,8 @@ func (c Start) Decide(s *session.State, now time.Time) ([]events.Record, error) 
 		return nil, err
 	}
 	switch {
+	case c.Nonce == "":
+		return nil, problem.New(api.CodeInvalidRequest, "a start needs a nonce of its own").At("/nonce", "is empty")
 	case call.State == session.CallStateStarted && call.Nonce == c.Nonce && call.ArgsHash == c.Hash:
 		return nil, nil
 	case call.State == session.CallStateStarted || call.State == session.CallStateCompleted:

@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"regexp"
@@ -114,6 +115,18 @@ func (p *Program) runTests() []FieldError {
 	return fields
 }
 
+// shown is an argument as its agent wrote it: text as it is, all else as JSON.
+func shown(v any) string {
+	if text, ok := v.(string); ok {
+		return text
+	}
+	raw, err := json.Marshal(v)
+	if err != nil {
+		return "" // what was decoded from JSON can be encoded
+	}
+	return string(raw)
+}
+
 var placeholder = regexp.MustCompile(`\{\{\s*args((?:\.[A-Za-z0-9_-]+)+)\s*\}\}`)
 
 // maxShown bounds what of an argument a prompt's message quotes.
@@ -127,7 +140,9 @@ func Message(template string, args json.RawMessage) string {
 		return ""
 	}
 	var object map[string]any
-	if err := json.Unmarshal(args, &object); err != nil {
+	dec := json.NewDecoder(bytes.NewReader(args))
+	dec.UseNumber() // 1000000 is shown as it stands, not as 1e+06
+	if err := dec.Decode(&object); err != nil {
 		return template
 	}
 	return placeholder.ReplaceAllStringFunc(template, func(m string) string {
@@ -143,7 +158,7 @@ func Message(template string, args json.RawMessage) string {
 		if v == nil {
 			return `""`
 		}
-		text := []rune(fmt.Sprint(v))
+		text := []rune(shown(v))
 		if len(text) > maxShown {
 			text = append(text[:maxShown], '…')
 		}

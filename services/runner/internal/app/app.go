@@ -50,10 +50,10 @@ type App struct {
 	drivers map[reactor.Key]*driving
 	wg      sync.WaitGroup
 
+	requeue serving.Requeue
 	// Set by Background before started is closed.
 	started chan struct{}
 	base    context.Context // ends with the service
-	requeue serving.Requeue
 }
 
 // driving is a run under way here.
@@ -77,6 +77,10 @@ func New(cfg Config) *App {
 	a.driver = &drive.Driver{Log: a, Output: cfg.Output, Now: cfg.Now}
 	return a
 }
+
+// UseRequeue sets how a session is looked at again. Call it once, before anything
+// is settled.
+func (a *App) UseRequeue(r serving.Requeue) { a.requeue = r }
 
 // system is the actor of what the runner does by itself.
 var system = events.Actor{Kind: events.ActorService, ID: string(events.ServiceRunner)}
@@ -177,17 +181,18 @@ func (a *App) look(ctx context.Context, key reactor.Key) (look, error) {
 // attend gives the open run a driver here, takes it over from an instance that is
 // gone, or passes on that it is to be cancelled.
 func (a *App) attend(ctx context.Context, key reactor.Key, l look) error {
-	switch {
-	case l.run == nil:
+	if l.run == nil {
 		a.stopDriving(key)
 		return nil
-	case l.run.Instance != a.instance:
+	}
+	if l.run.CancelRequested {
+		// Whoever hears of it passes it on: the driver may be another instance.
+		a.passCancel(ctx, key, l)
+	}
+	if l.run.Instance != a.instance {
 		return a.inherit(ctx, key, l)
 	}
 	a.startDriving(key, l)
-	if l.run.CancelRequested {
-		return a.passCancel(ctx, key, l)
-	}
 	return nil
 }
 
@@ -238,11 +243,28 @@ func (a *App) alive(ctx context.Context, instance string) (bool, error) {
 	return false, err
 }
 
-func (a *App) passCancel(ctx context.Context, key reactor.Key, l look) error {
-	box, err := a.sandbox(ctx, key, l.run)
+// passCancel asks the sandbox to end the run. Where it can't be reached, or doesn't
+// know the run yet, that is tried again until the run is over: the workload service
+// says whether the sandbox is gone, so it is no failure of this reactor's.
+func (a *App) passCancel(ctx context.Context, key reactor.Key, l look) {
+	err := a.cancelIn(ctx, key, l.run)
+	if err == nil {
+		return
+	}
+	a.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "cancel not passed on, trying again",
+		slog.String("session", key.Session), slog.String("run", l.run.ID), slog.Any("error", err))
+	a.requeue.EnqueueAfter(key, cancelAgain)
+}
+
+// cancelAgain is how soon a cancel that wasn't passed on is tried again.
+const cancelAgain = time.Second
+
+func (a *App) cancelIn(ctx context.Context, key reactor.Key, run *session.Run) error {
+	box, err := a.sandbox(ctx, key, run)
 	if err != nil {
 		return err
 	}
 	defer box.Close()
-	return box.CancelRun(ctx, l.run.ID)
+	return box.CancelRun(ctx, run.ID)
 }
+

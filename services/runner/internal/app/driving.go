@@ -13,7 +13,6 @@ import (
 	"github.com/holdfast-io/holdfast/services/internal/command"
 	"github.com/holdfast-io/holdfast/services/internal/reactor"
 	"github.com/holdfast-io/holdfast/services/internal/sandboxapi"
-	"github.com/holdfast-io/holdfast/services/internal/serving"
 	"github.com/holdfast-io/holdfast/services/internal/verbs"
 	"github.com/holdfast-io/holdfast/services/runner/internal/decider"
 	"github.com/holdfast-io/holdfast/services/runner/internal/drive"
@@ -21,12 +20,12 @@ import (
 
 // Background answers other instances' pings and, at the end, waits for the
 // drivers to stop. Runs go on in their sandboxes; another runner takes them over.
-func (a *App) Background(ctx context.Context, requeue serving.Requeue) error {
+func (a *App) Background(ctx context.Context) error {
 	sub, err := a.cfg.NC.Subscribe(pingSubject(a.instance), respond(a.cfg.Logger))
 	if err != nil {
 		return fmt.Errorf("answer pings: %w", err)
 	}
-	a.base, a.requeue = ctx, requeue
+	a.base = ctx
 	close(a.started)
 	<-ctx.Done()
 	a.wg.Wait()

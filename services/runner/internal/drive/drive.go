@@ -54,22 +54,36 @@ type Driver struct {
 // decider.ErrNotMine when the run is over or another's; else it may be tried
 // again.
 func (d *Driver) Drive(ctx context.Context, box *sandboxapi.Client, run Run) error {
-	if _, err := box.StartRun(ctx, sandboxapi.RunRequest{RunID: run.ID, Input: run.Input}); err != nil {
-		return fmt.Errorf("start the run in its sandbox: %w", err)
-	}
-	failpoint.Hit("run-delivered")
 	published, err := d.published(ctx, run)
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
 	f := &follower{
-		driver: d, run: run, published: published, after: run.N,
+		driver: d, box: box, run: run, published: published, after: run.N, last: published,
 		transcript: transcript.New(run.State), lines: make(chan spooled, 64),
 	}
-	go f.read(ctx, box)
+	if _, err := box.StartRun(ctx, sandboxapi.RunRequest{RunID: run.ID, Input: run.Input}); err != nil {
+		return f.stopped(ctx, fmt.Errorf("start the run in its sandbox: %w", err))
+	}
+	failpoint.Hit("run-delivered")
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go f.read(ctx)
 	return f.follow(ctx)
+}
+
+// stopped decides what an answer of the sandbox means: what trying again can't
+// change fails the run, anything else is given back.
+func (f *follower) stopped(ctx context.Context, err error) error {
+	var p *sandboxapi.Problem
+	if !errors.As(err, &p) {
+		return err
+	}
+	switch p.Code {
+	case sandboxapi.CodeInvalid, sandboxapi.CodeTooLarge, sandboxapi.CodeNoAdapter, sandboxapi.CodeSpoolGone:
+		return f.fail(ctx, decider.CauseProtocol, "the sandbox refuses the run: "+p.Detail)
+	}
+	return err
 }
 
 // published is the last k of the run that OUTPUT has.
@@ -93,6 +107,7 @@ type spooled struct {
 // follower is one run on its way into the log.
 type follower struct {
 	driver     *Driver
+	box        *sandboxapi.Client
 	run        Run
 	transcript *transcript.Transcript
 	lines      chan spooled
@@ -100,14 +115,14 @@ type follower struct {
 	published, after uint64
 	batch            output.Batch
 	size             int
-	last             uint64 // the last k read
+	last             uint64 // the last k known, published or read
 }
 
-func (f *follower) read(ctx context.Context, box *sandboxapi.Client) {
+func (f *follower) read(ctx context.Context) {
 	defer close(f.lines)
 	// From the beginning: messages are recorded whole, so their first pieces are
 	// needed also after another runner published them.
-	for line, err := range box.Spool(ctx, f.run.ID, 1) {
+	for line, err := range f.box.Spool(ctx, f.run.ID, 1) {
 		select {
 		case f.lines <- spooled{line, err}:
 		case <-ctx.Done():
@@ -131,14 +146,14 @@ func (f *follower) follow(ctx context.Context) error {
 			case !ok:
 				return errors.Join(ctx.Err(), errSpoolCut)
 			case s.err != nil:
-				return fmt.Errorf("spool: %w", s.err)
+				return f.stopped(ctx, fmt.Errorf("spool: %w", s.err))
 			case s.line.End:
 				return f.finish(ctx, s.line)
 			}
 			if len(f.batch.Events) == 0 {
 				timer.Reset(batchAge)
 			}
-			if err := f.take(ctx, s.line); err != nil {
+			if over, err := f.take(ctx, s.line); over || err != nil {
 				return err
 			}
 		case <-ctx.Done():
@@ -149,13 +164,14 @@ func (f *follower) follow(ctx context.Context) error {
 
 var errSpoolCut = errors.New("the spool ended without the run's end")
 
-// take puts an event into the batch and records the message that it completes.
-func (f *follower) take(ctx context.Context, line sandboxapi.SpoolLine) error {
-	f.last = line.K
+// take puts an event into the batch and records the message that it completes. The
+// run is over where the agent breaks the protocol.
+func (f *follower) take(ctx context.Context, line sandboxapi.SpoolLine) (over bool, _ error) {
+	f.last = max(f.last, line.K)
 	if line.K > f.published {
 		if f.size+len(line.Event) > batchBytes {
 			if err := f.flush(ctx); err != nil {
-				return err
+				return false, err
 			}
 		}
 		if len(f.batch.Events) == 0 {
@@ -167,19 +183,19 @@ func (f *follower) take(ctx context.Context, line sandboxapi.SpoolLine) error {
 	}
 	m, err := f.transcript.Read(line.Event)
 	if err != nil {
-		return f.fail(ctx, decider.CauseProtocol, fmt.Sprintf("event %d: %v", line.K, err))
+		return true, f.fail(ctx, decider.CauseProtocol, fmt.Sprintf("event %d: %v", line.K, err))
 	}
 	if m == nil {
-		return nil
+		return false, nil
 	}
 	if err := f.flush(ctx); err != nil { // what completes it is seen before it is recorded
-		return err
+		return false, err
 	}
 	err = f.step(ctx, decider.Record(f.run.Instance, session.RunMessageRecorded{
 		RunID: f.run.ID, MessageID: m.ID, Role: m.Role, Message: m.Raw, K: line.K,
 	}))
 	failpoint.Hit("message-recorded")
-	return err
+	return false, err
 }
 
 // flush publishes what waits.
@@ -229,9 +245,14 @@ func (f *follower) finish(ctx context.Context, end sandboxapi.SpoolLine) error {
 	return f.fail(ctx, decider.CauseAgent, end.Reason)
 }
 
+// fail ends the run for a reason. The agent is stopped first, as far as it can be
+// reached: the next run would find it busy.
 func (f *follower) fail(ctx context.Context, cause, detail string) error {
 	if err := f.flush(ctx); err != nil {
 		return err
+	}
+	if cause == decider.CauseProtocol {
+		_ = f.box.CancelRun(ctx, f.run.ID) // sandboxd bounds it; a run that it doesn't know needs no end
 	}
 	return f.step(ctx, decider.Fail(f.run.Instance, session.RunFailed{
 		RunID: f.run.ID, LastK: f.last, Cause: cause, Detail: detail,

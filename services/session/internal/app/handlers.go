@@ -3,6 +3,10 @@ package app
 import (
 	"context"
 	"encoding/json"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/holdfast-io/holdfast/api"
@@ -65,10 +69,12 @@ func (a *App) create(ctx context.Context, tenant string, req command.Request) (c
 	}
 	cmd, err := a.createCommand(ctx, tenant, req, body)
 	if err != nil {
-		return command.Reply{}, err
+		// What can't be created now may have been before: the runtime has changed or
+		// is gone, and the same key still gets the same answer.
+		if cmd, err = a.createdBefore(ctx, tenant, req, body, err); err != nil {
+			return command.Reply{}, err
+		}
 	}
-	// The repeated command is decided too, by its body's hash, so it runs under an
-	// id that the session's first envelope has only when it is the same create.
 	res, err := a.execute(ctx, tenant, req, cmd.Decide)
 	if err != nil {
 		return command.Reply{}, err
@@ -85,7 +91,32 @@ func (a *App) create(ctx context.Context, tenant string, req command.Request) (c
 	return command.Result(res.N, res.Seq, res.Repeated, out)
 }
 
+// createdBefore gives the create again where its session exists, else the refusal.
+func (a *App) createdBefore(
+	ctx context.Context, tenant string, req command.Request, body verbs.CreateBody, refusal error,
+) (decider.Create, error) {
+	subject, err := events.SessionSubject(tenant, req.Session)
+	if err != nil {
+		return decider.Create{}, refusal
+	}
+	cmd := decider.Create{BodyHash: body.BodyHash}
+	err = a.sessions.Read(ctx, subject, func(s eventlog.Snapshot[*session.State]) error {
+		if !s.Exists() {
+			return refusal
+		}
+		return nil
+	})
+	if len(body.Message) > 0 {
+		m := message(tenant, req, body.Message)
+		cmd.Message = &m
+	}
+	return cmd, err
+}
+
 func (a *App) createCommand(ctx context.Context, tenant string, req command.Request, body verbs.CreateBody) (decider.Create, error) {
+	if err := checkLabels(body.Labels); err != nil {
+		return decider.Create{}, err
+	}
 	rev, err := a.revision(ctx, tenant, body.Runtime)
 	if err != nil {
 		return decider.Create{}, err
@@ -107,6 +138,26 @@ func (a *App) createCommand(ctx context.Context, tenant string, req command.Requ
 	}
 	return cmd, nil
 }
+
+// labelKey is what the API says of a label's key and its schema can't.
+var labelKey = regexp.MustCompile(`^[A-Za-z0-9._/-]{1,63}$`)
+
+// checkLabels names every label whose key can't be one.
+func checkLabels(labels map[string]string) error {
+	p := problem.New(api.CodeInvalidRequest, "a label's key has 1 to 63 letters, digits and any of . _ / -")
+	for _, key := range slices.Sorted(maps.Keys(labels)) {
+		if !labelKey.MatchString(key) {
+			p = p.At("/labels/"+pointerToken.Replace(key), "this key can't be a label's")
+		}
+	}
+	if len(p.Errors) == 0 {
+		return nil
+	}
+	return p
+}
+
+// pointerToken escapes a JSON pointer's token (RFC 6901).
+var pointerToken = strings.NewReplacer("~", "~0", "/", "~1")
 
 // message names the message and its run after the command, so that a repetition
 // names the same.

@@ -112,12 +112,18 @@ func (c Extend) Decide(s *session.State, now time.Time) ([]events.Record, error)
 	var p session.Extended
 	if c.Max != nil {
 		at := now.Add(c.Max.D())
+		if s.MaxAt.IsZero() {
+			return nil, problem.New(api.CodeInvalidRequest, "the session has no maximum age to extend")
+		}
 		if at.Before(s.MaxAt) {
 			return nil, problem.Newf(api.CodeInvalidRequest, "the maximum age is already %s; extend only moves it later", s.MaxAt.Format(time.RFC3339))
 		}
 		p.MaxAt = &at
 	}
 	if c.Idle != nil {
+		if s.Terms.Idle == 0 {
+			return nil, problem.New(api.CodeInvalidRequest, "the session has no idle timeout to extend")
+		}
 		if *c.Idle < s.Terms.Idle {
 			return nil, problem.Newf(api.CodeInvalidRequest, "the idle timeout is already %s; extend only makes it longer", s.Terms.Idle)
 		}
@@ -155,6 +161,9 @@ func (c NoteActivity) Decide(s *session.State, now time.Time) ([]events.Record, 
 		return nil, problem.New(api.CodeIllegalTransition, "the sandbox can be used only while it is ready; resume the session and wait").
 			In(string(s.Phase()), movesOf(s, "")...)
 	}
+	if !c.Until.After(now) {
+		return nil, nil // it came too late to mean anything
+	}
 	until := c.Until
 	if limit := now.Add(MaxHolderAhead); until.After(limit) {
 		until = limit
@@ -172,7 +181,7 @@ func legal(s *session.State, move session.Move) error {
 		return notFound()
 	case s.May(move):
 		return nil
-	case s.Ending || s.Ended:
+	case s.Phase() == session.PhaseEnding || s.Phase() == session.PhaseEnded: // a failed workload ends it too
 		return problem.New(api.CodeSessionEnded, "the session is over; create a new one").In(string(s.Phase()))
 	}
 	return problem.Newf(api.CodeIllegalTransition, "a %s session can't %s", s.Phase(), move).

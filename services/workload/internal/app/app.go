@@ -8,6 +8,7 @@ import (
 	"errors"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/holdfast-io/holdfast/events"
@@ -15,6 +16,7 @@ import (
 	"github.com/holdfast-io/holdfast/events/policy"
 	"github.com/holdfast-io/holdfast/events/runtime"
 	"github.com/holdfast-io/holdfast/events/session"
+	"github.com/holdfast-io/holdfast/services/internal/serving"
 	"github.com/holdfast-io/holdfast/services/workload/internal/decider"
 	"github.com/holdfast-io/holdfast/services/workload/internal/driver"
 )
@@ -33,9 +35,13 @@ type Config struct {
 type App struct {
 	cfg      Config
 	driver   driver.Driver
+	requeue  serving.Requeue
 	sessions *eventlog.Store[*session.State]
 	runtimes *eventlog.Store[*runtime.State]
 	policies *eventlog.Store[*policy.State]
+
+	// stalePools says that a warm pool isn't what its runtime wants.
+	stalePools atomic.Bool
 
 	mu      sync.Mutex
 	granted map[string]grant // by Pod UID
@@ -64,6 +70,10 @@ func New(cfg Config) *App {
 // UseDriver sets where sandboxes run. Call it once, before anything else.
 func (a *App) UseDriver(d driver.Driver) { a.driver = d }
 
+// UseRequeue sets how a session is looked at again. Call it once, before anything
+// is settled.
+func (a *App) UseRequeue(r serving.Requeue) { a.requeue = r }
+
 // system is the actor of what the service does by itself.
 var system = events.Actor{Kind: events.ActorService, ID: string(events.ServiceWorkload)}
 
@@ -83,7 +93,11 @@ func (a *App) step(
 
 // Due acts on a claim deadline that the view says has passed.
 func (a *App) Due(ctx context.Context, tenant, id string, _ session.Deadline) error {
-	return a.step(ctx, tenant, id, "deadline:claim", decider.Due)
+	w, err := a.look(ctx, tenant, id)
+	if err != nil {
+		return err
+	}
+	return a.step(ctx, tenant, id, "deadline:claim", decider.Due(a.keeps(ctx, w)))
 }
 
 // want is what a step needs of a session.

@@ -81,7 +81,7 @@ func (a *App) grantFor(ctx context.Context, b bind.Bind) (sandboxapi.Grant, erro
 	)
 	err = a.sessions.Read(ctx, subject, func(s eventlog.Snapshot[*session.State]) error {
 		st := s.State
-		if !s.Exists() || st.Ended || st.Ending || st.Workload.Generation != b.Generation {
+		if !s.Exists() || !serves(st, b) {
 			return errNotWanted
 		}
 		config, policyName = st.Config, st.Terms.Policy
@@ -104,6 +104,23 @@ func (a *App) grantFor(ctx context.Context, b bind.Bind) (sandboxapi.Grant, erro
 		Tenant: b.Tenant, Session: b.Session, Generation: b.Generation, PodUID: b.PodUID,
 		Token: token, ExpiresUnix: expires.Unix(), Config: config, PolicyRevision: revision,
 	}, nil
+}
+
+// serves says whether the bound incarnation is the session's, or on its way to be:
+// a resume's Pod UID is in the log only once it has answered.
+func serves(s *session.State, b bind.Bind) bool {
+	w := s.Workload
+	if s.Ending || s.Ended || w.Generation != b.Generation {
+		return false
+	}
+	switch w.Status {
+	case session.WorkloadClaimed, session.WorkloadReady:
+		return w.PodUID == b.PodUID
+	case session.WorkloadSuspended:
+		return s.WantRunning
+	case session.WorkloadNone, session.WorkloadRequested, session.WorkloadLost, session.WorkloadFailed, session.WorkloadReleased:
+	}
+	return false
 }
 
 // policyRevision is the revision in force, 0 where there is none.

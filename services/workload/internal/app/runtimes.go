@@ -40,9 +40,7 @@ func (a *App) applyRuntime(ctx context.Context, tenant string, req command.Reque
 	if err != nil {
 		return command.Reply{}, err
 	}
-	if err := a.Pool(ctx, tenant, body.Name); err != nil {
-		return command.Reply{}, err
-	}
+	a.fill(ctx, RuntimeName{tenant, body.Name})
 	return command.Result(res.N, res.Seq, res.Repeated, verbs.ApplyResult{Revision: res.N, Changed: len(res.Records) > 0})
 }
 
@@ -92,12 +90,13 @@ func (a *App) removeRuntime(ctx context.Context, tenant string, req command.Requ
 	if err != nil {
 		return command.Reply{}, err
 	}
-	return command.Reply{N: res.N, Seq: res.Seq, Repeated: res.Repeated}, a.Pool(ctx, tenant, body.Name)
+	a.fill(ctx, RuntimeName{tenant, body.Name})
+	return command.Reply{N: res.N, Seq: res.Seq, Repeated: res.Repeated}, nil
 }
 
-// Pool makes the warm pool of a runtime what its newest revision wants; none where
+// pool makes the warm pool of a runtime what its newest revision wants; none where
 // it was removed.
-func (a *App) Pool(ctx context.Context, tenant, name string) error {
+func (a *App) pool(ctx context.Context, tenant, name string) error {
 	subject, err := events.SubjectOf(events.AggregateRuntime, tenant, name)
 	if err != nil {
 		return err

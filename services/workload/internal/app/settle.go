@@ -16,13 +16,22 @@ import (
 	"github.com/holdfast-io/holdfast/services/workload/internal/driver"
 )
 
-// patience is how long one wait for an entrypoint lasts before the session is
-// looked at again: it may have been ended meanwhile.
-const patience = time.Second
+const (
+	// patience is how long one wait for an entrypoint lasts before the session is
+	// looked at again: it may have been ended meanwhile.
+	patience = time.Second
+	// retryAfter is how soon a claim or resume that failed is tried again.
+	retryAfter = 250 * time.Millisecond
+)
+
+// errLater says that a step is tried again after retryAfter. It is no failure of
+// the reactor's, which would park the session before its claim's deadline.
+var errLater = errors.New("tried again later")
 
 // Settle carries out what a session wants, step by step, until nothing is left to
 // do. It is the reactor's, one at a time for a session.
 func (a *App) Settle(ctx context.Context, key reactor.Key) error {
+	var refused uint64 // the newest intent that the driver refused as too old
 	for {
 		w, err := a.look(ctx, key.Tenant, key.Session)
 		if err != nil {
@@ -33,8 +42,14 @@ func (a *App) Settle(ctx context.Context, key reactor.Key) error {
 		}
 		again, err := a.act(ctx, w)
 		switch {
-		case errors.Is(err, decider.ErrOvertaken), errors.Is(err, driver.ErrOlderIntent):
-			continue // look again: the newest intent decides
+		case errors.Is(err, decider.ErrOvertaken):
+			continue
+		case errors.Is(err, driver.ErrOlderIntent) && w.intent > refused:
+			refused = w.intent // look again: the newest intent decides
+			continue
+		case errors.Is(err, errLater):
+			a.requeue.EnqueueAfter(key, retryAfter)
+			return nil
 		case err != nil:
 			return fmt.Errorf("%s: %w", w.action, err)
 		case !again:
@@ -47,6 +62,11 @@ func (a *App) Settle(ctx context.Context, key reactor.Key) error {
 func (a *App) act(ctx context.Context, w want) (again bool, err error) {
 	switch w.action {
 	case decider.Request:
+		if w.claimed.Status == session.WorkloadLost {
+			if err := a.clear(ctx, w); err != nil {
+				return false, err
+			}
+		}
 		return true, a.step(ctx, w.ref.Tenant, w.ref.Session, "claim", decider.RequestNext)
 	case decider.Claim:
 		return true, a.claim(ctx, w)
@@ -55,21 +75,36 @@ func (a *App) act(ctx context.Context, w want) (again bool, err error) {
 	case decider.Resume:
 		return true, a.resume(ctx, w)
 	case decider.Suspend:
-		if err := a.driver.Suspend(ctx, w.ref, w.intent); err != nil {
+		err := a.driver.Suspend(ctx, w.ref, w.intent)
+		if errors.Is(err, driver.ErrNotFound) {
+			return true, a.lost(ctx, w.ref, w.podUID, err.Error())
+		}
+		if err != nil {
 			return false, err
 		}
+		a.forget(w.podUID)
 		failpoint.Hit("workload-put-away")
 		return true, a.step(ctx, w.ref.Tenant, w.ref.Session, "suspend", decider.Suspended(w.ref.Generation))
 	case decider.Release:
 		if err := a.driver.Release(ctx, w.ref, w.intent, false); err != nil {
 			return false, err
 		}
+		a.forget(w.podUID)
+		failpoint.Hit("workload-removed")
 		return true, a.step(ctx, w.ref.Tenant, w.ref.Session, "release", decider.Released(w.ref.Generation))
 	case decider.Verify:
 		return false, a.verify(ctx, w)
+	case decider.Clear:
+		return false, a.clear(ctx, w)
 	case decider.Nothing:
 	}
 	return false, nil
+}
+
+// clear ends what may still run of a lost generation (a resume that came to
+// nothing) and removes what it left, but the workspace.
+func (a *App) clear(ctx context.Context, w want) error {
+	return a.driver.Release(ctx, w.ref, w.intent, true)
 }
 
 func (a *App) claimOf(ctx context.Context, w want) (driver.Claim, error) {
@@ -93,10 +128,15 @@ func (a *App) claim(ctx context.Context, w want) error {
 	}))
 }
 
-// becomeReady binds the claimed sandbox and waits until its entrypoint answers.
+// becomeReady binds the claimed sandbox and waits until its entrypoint answers. One
+// that died on its way, with a process of ours for example, is claimed again.
 func (a *App) becomeReady(ctx context.Context, w want) error {
 	took, health, err := a.prepare(ctx, w, w.podUID)
-	if err != nil {
+	switch {
+	case isGone(err) && a.cfg.Now().Before(w.claimAt):
+		a.forget(w.podUID)
+		return errors.Join(errLater, a.claim(ctx, w))
+	case err != nil:
 		return a.failed(ctx, w, err)
 	}
 	if health == nil {
@@ -175,12 +215,9 @@ func layers(ls []driver.Layer) map[string]int64 {
 // failed appends what can't get better by trying again; the rest is tried again
 // until the claim's deadline.
 func (a *App) failed(ctx context.Context, w want, err error) error {
-	cause, final := causeOf(err)
-	if !final && a.cfg.Now().Before(w.claimAt) {
+	cause, err := a.verdict(ctx, w, err)
+	if cause == "" {
 		return err
-	}
-	if !final {
-		cause = decider.CauseTimeout
 	}
 	a.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "claim failed",
 		slog.String("session", w.ref.Session), slog.Uint64("generation", w.ref.Generation), slog.Any("error", err))
@@ -192,16 +229,33 @@ func (a *App) failed(ctx context.Context, w want, err error) error {
 // notResumed is failed for a resume: the sandbox is lost, and the runtime's onLoss
 // decides what follows.
 func (a *App) notResumed(ctx context.Context, w want, err error) error {
-	cause, final := causeOf(err)
-	if !final && a.cfg.Now().Before(w.claimAt) {
+	cause, err := a.verdict(ctx, w, err)
+	if cause == "" {
 		return err
 	}
-	if !final {
-		cause = decider.CauseTimeout
+	return a.lost(ctx, w.ref, "", cause)
+}
+
+// verdict gives the cause for which a claim or resume has come to nothing; none
+// while it is tried again, then with the error that says so.
+func (a *App) verdict(ctx context.Context, w want, err error) (cause string, _ error) {
+	cause, final := causeOf(err)
+	switch {
+	case final:
+		return cause, err
+	case errors.Is(err, driver.ErrOlderIntent), ctx.Err() != nil:
+		return "", err
+	case !a.cfg.Now().Before(w.claimAt):
+		return decider.CauseTimeout, err
 	}
-	return a.step(ctx, w.ref.Tenant, w.ref.Session, "resume", decider.Lost(session.Lost{
-		Generation: w.ref.Generation, Cause: cause, WorkspaceKept: true,
-	}))
+	a.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "sandbox not ready, trying again",
+		slog.String("session", w.ref.Session), slog.Uint64("generation", w.ref.Generation), slog.Any("error", err))
+	return "", errLater
+}
+
+// isGone says that a sandbox isn't there any more.
+func isGone(err error) bool {
+	return errors.Is(err, driver.ErrNotFound) || errors.Is(err, driver.ErrNotRunning)
 }
 
 // causeOf names an error's cause; final says that trying again doesn't help.
@@ -214,6 +268,7 @@ func causeOf(err error) (cause string, final bool) {
 		{driver.ErrEntrypoint, decider.CauseEntrypoint, true},
 		{driver.ErrIsolationUnavailable, decider.CauseIsolation, true},
 		{driver.ErrInvalid, decider.CauseInvalid, true},
+		{driver.ErrNotFound, decider.CauseDied, true}, // only a resume meets it
 		{driver.ErrStart, decider.CauseStart, false},
 		{driver.ErrBindRefused, decider.CauseBind, false},
 		{driver.ErrNotRunning, decider.CauseDied, false},
@@ -233,7 +288,7 @@ func (a *App) verify(ctx context.Context, w want) error {
 		return nil
 	case err == nil:
 		err = fmt.Errorf("another incarnation runs: %s", at.PodUID)
-	case !errors.Is(err, driver.ErrNotFound) && !errors.Is(err, driver.ErrNotRunning):
+	case !isGone(err):
 		return err
 	}
 	return a.lost(ctx, w.ref, w.podUID, err.Error())
@@ -242,13 +297,18 @@ func (a *App) verify(ctx context.Context, w want) error {
 // lost appends that an incarnation is gone. The driver keeps the files of a
 // runtime with a volume.
 func (a *App) lost(ctx context.Context, ref driver.Ref, podUID, cause string) error {
-	kept := false
-	if w, err := a.look(ctx, ref.Tenant, ref.Session); err == nil {
-		if spec, err := a.spec(ctx, ref.Tenant, w.runtime); err == nil {
-			kept = spec.HasVolume
-		}
+	w, err := a.look(ctx, ref.Tenant, ref.Session)
+	if err != nil {
+		return err
 	}
 	return a.step(ctx, ref.Tenant, ref.Session, "lost", decider.Lost(session.Lost{
-		Generation: ref.Generation, PodUID: podUID, Cause: cause, WorkspaceKept: kept,
+		Generation: ref.Generation, PodUID: podUID, Cause: cause, WorkspaceKept: a.keeps(ctx, w),
 	}))
+}
+
+// keeps says whether the session's workspace outlives its sandbox; where the
+// runtime can't be read, nothing is promised.
+func (a *App) keeps(ctx context.Context, w want) bool {
+	spec, err := a.spec(ctx, w.ref.Tenant, w.runtime)
+	return err == nil && spec.HasVolume
 }

@@ -2,7 +2,6 @@ package app
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"time"
 
@@ -10,7 +9,6 @@ import (
 	"github.com/holdfast-io/holdfast/events/eventlog"
 	"github.com/holdfast-io/holdfast/events/session"
 	"github.com/holdfast-io/holdfast/services/internal/reactor"
-	"github.com/holdfast-io/holdfast/services/internal/serving"
 	"github.com/holdfast-io/holdfast/services/workload/internal/driver"
 )
 
@@ -27,9 +25,9 @@ type RuntimeName struct{ Tenant, Name string }
 
 // Watch takes the driver's word that sandboxes ended, sweeps what exists against
 // the log, and keeps the pools; until ctx ends.
-func (a *App) Watch(ctx context.Context, requeue serving.Requeue, runtimes Runtimes) error {
-	a.sweep(ctx, requeue)
-	pools := a.pools(ctx, runtimes)
+func (a *App) Watch(ctx context.Context, runtimes Runtimes) error {
+	a.sweep(ctx)
+	a.pools(ctx, runtimes)
 	tick := time.NewTicker(sweepEvery)
 	defer tick.Stop()
 	for {
@@ -40,44 +38,45 @@ func (a *App) Watch(ctx context.Context, requeue serving.Requeue, runtimes Runti
 			if !ok {
 				return driver.ErrClosed
 			}
-			a.ended(ctx, e, requeue)
+			a.ended(ctx, e)
 		case <-tick.C:
-			a.sweep(ctx, requeue)
-			if !pools {
-				pools = a.pools(ctx, runtimes)
+			a.sweep(ctx)
+			if a.stalePools.Load() {
+				a.pools(ctx, runtimes)
 			}
 		}
 	}
 }
 
-// ended appends that an incarnation is gone. Where that fails the reactor finds it
-// by Verify.
-func (a *App) ended(ctx context.Context, e driver.Event, requeue serving.Requeue) {
+// ended appends that an incarnation is gone. The session is settled in any case:
+// the reactor finds what couldn't be appended by Verify, and claims again what was
+// lost on its way.
+func (a *App) ended(ctx context.Context, e driver.Event) {
 	a.forget(e.PodUID)
 	if err := a.lost(ctx, e.Ref, e.PodUID, e.Cause); err != nil {
 		a.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "loss not recorded, trying again",
 			slog.String("session", e.Session), slog.Any("error", err))
-		requeue.Enqueue(reactor.Key{Tenant: e.Tenant, Session: e.Session})
 	}
+	a.requeue.Enqueue(reactor.Key{Tenant: e.Tenant, Session: e.Session})
 }
 
 // sweep compares what exists with the log. It removes only what a release of this
 // epoch names; what the log doesn't know it reports.
-func (a *App) sweep(ctx context.Context, requeue serving.Requeue) {
+func (a *App) sweep(ctx context.Context) {
 	found, err := a.driver.List(ctx)
 	if err != nil {
 		a.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "sandboxes not listed", slog.Any("error", err))
 		return
 	}
 	for _, f := range found {
-		if err := a.compare(ctx, f, requeue); err != nil {
+		if err := a.compare(ctx, f); err != nil {
 			a.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "sandbox not compared with the log",
 				slog.String("session", f.Session), slog.Any("error", err))
 		}
 	}
 }
 
-func (a *App) compare(ctx context.Context, f driver.Found, requeue serving.Requeue) error {
+func (a *App) compare(ctx context.Context, f driver.Found) error {
 	report := func(why string) {
 		a.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "sandbox left alone", slog.String("why", why),
 			slog.String("tenant", f.Tenant), slog.String("session", f.Session), slog.Uint64("generation", f.Generation))
@@ -109,24 +108,29 @@ func (a *App) compare(ctx context.Context, f driver.Found, requeue serving.Reque
 	case released:
 		return a.driver.Release(ctx, f.Ref, intent, false)
 	}
-	requeue.Enqueue(reactor.Key{Tenant: f.Tenant, Session: f.Session})
+	a.requeue.Enqueue(reactor.Key{Tenant: f.Tenant, Session: f.Session})
 	return nil
 }
 
-// pools fills the pools of all runtimes; false where they couldn't be read.
-func (a *App) pools(ctx context.Context, runtimes Runtimes) bool {
+// pools fills the pools of all runtimes. What can't be filled now is tried again.
+func (a *App) pools(ctx context.Context, runtimes Runtimes) {
+	a.stalePools.Store(false)
 	names, err := runtimes.RuntimeNames(ctx)
-	if err == nil {
-		for _, n := range names {
-			if err = a.Pool(ctx, n.Tenant, n.Name); err != nil {
-				err = fmt.Errorf("pool of %s: %w", n.Name, err)
-				break
-			}
-		}
-	}
 	if err != nil {
-		a.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "warm pools not filled, trying again", slog.Any("error", err))
-		return false
+		a.stalePools.Store(true)
+		a.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "runtimes not listed for their pools, trying again", slog.Any("error", err))
 	}
-	return true
+	for _, n := range names {
+		a.fill(ctx, n)
+	}
+}
+
+// fill makes the pool of one runtime as it is wanted. A pool is an optimisation:
+// that it can't be filled refuses nothing.
+func (a *App) fill(ctx context.Context, n RuntimeName) {
+	if err := a.pool(ctx, n.Tenant, n.Name); err != nil {
+		a.stalePools.Store(true)
+		a.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "warm pool not filled, trying again",
+			slog.String("runtime", n.Name), slog.Any("error", err))
+	}
 }

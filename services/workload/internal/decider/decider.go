@@ -21,7 +21,8 @@ var ErrOvertaken = errors.New("the session has moved on")
 // Action is what to do next.
 type Action string
 
-// The actions. Verify looks whether a sandbox that should run still does.
+// The actions. Verify looks whether a sandbox that should run still does; Clear
+// removes what a lost one left, but its workspace, so that none stays behind.
 const (
 	Nothing Action = "nothing"
 	Request Action = "request"
@@ -31,6 +32,7 @@ const (
 	Resume  Action = "resume"
 	Release Action = "release"
 	Verify  Action = "verify"
+	Clear   Action = "clear"
 )
 
 // Plan gives the next action.
@@ -48,6 +50,8 @@ func Plan(s *session.State) Action {
 		return Suspend
 	case w == session.WorkloadReady:
 		return Verify
+	case w == session.WorkloadLost && (!s.WantRunning || s.Terms.OnLoss == "end"):
+		return Clear // under onLoss end the session service ends it, also where a message came first
 	case !s.WantRunning:
 		return Nothing
 	}
@@ -90,9 +94,18 @@ func RequestNext(s *session.State, now time.Time) ([]events.Record, error) {
 	return records(session.ClaimRequested{Generation: s.Workload.Generation + 1, Deadline: now.Add(s.Terms.Claim.D())})
 }
 
-// Claimed records the sandbox that the driver gave.
+// Claimed records the sandbox that the driver gave: the generation's first, or a
+// new incarnation where the claimed one died on its way.
 func Claimed(p session.Claimed) decide {
-	return at(Claim, p.Generation, func(time.Time) session.Payload { return p })
+	return func(s *session.State, _ time.Time) ([]events.Record, error) {
+		switch a := Plan(s); {
+		case s.Workload.Generation != p.Generation, a != Claim && a != Ready:
+			return nil, ErrOvertaken
+		case a == Ready && s.Workload.PodUID == p.PodUID:
+			return nil, nil
+		}
+		return records(p)
+	}
 }
 
 // BecameReady records that the entrypoint of the claimed sandbox answered.
@@ -133,7 +146,8 @@ func Failed(p session.Failed) decide {
 
 // Lost records that a sandbox is gone without our doing: one that ran (podUID as
 // the session knows it), or one whose resume came to nothing (podUID empty). One
-// that was lost before it was ever ready has failed.
+// that died on its way to ready is claimed again until the claim's deadline, so
+// nothing is said of it.
 func Lost(p session.Lost) decide {
 	return func(s *session.State, _ time.Time) ([]events.Record, error) {
 		w := s.Workload
@@ -143,9 +157,7 @@ func Lost(p session.Lost) decide {
 		switch w.Status {
 		case session.WorkloadReady, session.WorkloadSuspended:
 			return records(p)
-		case session.WorkloadClaimed:
-			return records(session.Failed{Generation: p.Generation, Cause: CauseDied, Detail: p.Cause})
-		case session.WorkloadNone, session.WorkloadRequested, session.WorkloadLost, session.WorkloadFailed, session.WorkloadReleased:
+		case session.WorkloadNone, session.WorkloadRequested, session.WorkloadClaimed, session.WorkloadLost, session.WorkloadFailed, session.WorkloadReleased:
 		}
 		return nil, nil
 	}
@@ -162,15 +174,18 @@ const (
 	CauseBind       = "bind-refused"
 )
 
-// Due decides the claim deadline; it is checked here again.
-func Due(s *session.State, now time.Time) ([]events.Record, error) {
-	at, ok := s.ClaimAt()
-	if !ok || s.Ending || s.Ended || at.After(now) {
-		return nil, nil
+// Due decides the claim deadline; it is checked here again. A resume that came to
+// nothing is a loss; kept says whether the workspace outlives it.
+func Due(kept bool) decide {
+	return func(s *session.State, now time.Time) ([]events.Record, error) {
+		at, ok := s.ClaimAt()
+		if !ok || s.Ending || s.Ended || at.After(now) {
+			return nil, nil
+		}
+		w := s.Workload
+		if w.Status == session.WorkloadSuspended {
+			return records(session.Lost{Generation: w.Generation, Cause: CauseTimeout, WorkspaceKept: kept})
+		}
+		return records(session.Failed{Generation: w.Generation, Cause: CauseTimeout, Detail: "not ready in " + s.Terms.Claim.String()})
 	}
-	w := s.Workload
-	if w.Status == session.WorkloadSuspended {
-		return records(session.Lost{Generation: w.Generation, Cause: CauseTimeout, WorkspaceKept: true})
-	}
-	return records(session.Failed{Generation: w.Generation, Cause: CauseTimeout, Detail: "not ready in " + s.Terms.Claim.String()})
 }
