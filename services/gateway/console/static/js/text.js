@@ -12,8 +12,7 @@ const HIDING =
 
 /** @returns {boolean} whether the text holds characters that can't be seen as they are */
 export function hides(text) {
-  HIDING.lastIndex = 0;
-  return HIDING.test(text);
+  return text.search(HIDING) >= 0; // test would remember where it was, and the next search begin there
 }
 
 /**

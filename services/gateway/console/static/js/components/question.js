@@ -1,0 +1,117 @@
+/**
+ * A question to people, with all that an answer needs to know. Only the agent's
+ * arguments come from the agent; tool, rule, grade of enforcement and isolation are
+ * Holdfast's own word.
+ */
+import { html, useEffect, useRef, useState } from '../html.js';
+import { api, newKey, worthRetrying } from '../api.js';
+import { explain, when, who } from '../format.js';
+import { linkTo } from '../router.js';
+import { current, takePrompt } from '../store.js';
+import { callLook } from '../phases.js';
+import { Revealed } from '../text.js';
+import { Args, Hash, useHashCheck } from './args.js';
+import { Deadline, useNow } from './basics.js';
+
+/** A click this soon after a question appeared was meant for what was there before. */
+const ARMED_AFTER = 500;
+
+/** What a person should know about how the answer will be enforced. */
+const GRADES = {
+  asked: 'asked: the agent asks and obeys',
+  mediated: 'mediated: Holdfast carries it, there is no way round',
+};
+
+/** @param {{approval: object, place?: 'inbox'|'session'}} props */
+export function Question({ approval, place = 'inbox' }) {
+  const verdict = useHashCheck(approval);
+  const open = approval.state === 'pending';
+  const look = open ? (approval.risk === 'high' ? 'high' : '') : 'settled';
+  return html`
+    <article class="question ${look}" aria-label="Question: ${approval.tool}" data-approval=${approval.id}>
+      <header class="question-head">
+        <span>May <span class="tool"><${Revealed} text=${approval.tool} /></span> run?</span>
+        ${approval.risk && html`<span class="tag ${approval.risk === 'high' ? 'bad' : approval.risk === 'medium' ? 'wait' : ''}">${approval.risk} risk</span>`}
+        <span class="end">${open ? html`<${Countdown} time=${approval.deadline} />` : html`<${Outcome} approval=${approval} />`}</span>
+      </header>
+      ${approval.message && html`<blockquote title="The rule’s words; quoted parts come from the agent"><${Revealed} text=${approval.message} /></blockquote>`}
+      <${Args} args=${approval.args} />
+      <${Facts} approval=${approval} verdict=${verdict} place=${place} />
+      ${open && html`<${Answer} approval=${approval} verdict=${verdict} />`}
+    </article>`;
+}
+
+function Countdown({ time }) {
+  const now = useNow();
+  return time ? html`<${Deadline} time=${time} now=${now} label="answer within" />` : html`<span class="deadline">no deadline</span>`;
+}
+
+function Facts({ approval, verdict, place }) {
+  const rule = approval.rule ? `“${approval.rule}”` : 'the policy’s default';
+  return html`
+    <dl class="facts">
+      <div><dt>requester</dt><dd>${who(approval.requester)}</dd></div>
+      <div><dt>rule</dt><dd>${rule}${approval.policy && html` of ${approval.policy}@${approval.revision}`}</dd></div>
+      <div><dt>isolation</dt><dd>${approval.isolation || 'none yet'}</dd></div>
+      <div><dt>enforcement</dt><dd>${GRADES[approval.enforcement] || approval.enforcement}</dd></div>
+      ${place === 'inbox' && html`<div><dt>session</dt><dd><a href=${linkTo(['sessions', approval.session], { n: String(approval.n) })}><code>${approval.session}</code></a></dd></div>`}
+      ${approval.approvers?.length > 0 && html`<div><dt>approvers</dt><dd>${approval.approvers.join(', ')}</dd></div>`}
+      <div class="full"><dt>sha-256</dt><dd><${Hash} value=${approval.argsHash} verdict=${verdict} /></dd></div>
+    </dl>`;
+}
+
+/** Whether the rule's list of approvers holds this person; the server decides, this only warns. */
+function mayAnswer({ approvers }, me) {
+  if (!approvers?.length || !me) return true;
+  return approvers.some((a) => a === me.id || me.groups.some((g) => a === `group:${g}`) || me.roles.some((r) => a === `role:${r}`));
+}
+
+function Answer({ approval, verdict }) {
+  const [comment, setComment] = useState('');
+  const [busy, setBusy] = useState('');
+  const [problem, setProblem] = useState(null);
+  const [unsure, setUnsure] = useState(null);
+  const shown = useRef(Date.now());
+  useEffect(() => { shown.current = Date.now(); }, [approval.id]);
+
+  async function answer(decision, key = newKey()) {
+    if (busy || Date.now() - shown.current < ARMED_AFTER) return;
+    setBusy(decision);
+    setProblem(null);
+    try {
+      const body = { decision, argsHash: approval.argsHash, ...(comment.trim() ? { comment: comment.trim() } : {}) };
+      const settled = await api.decideApproval(approval.id, body, key);
+      if (settled) takePrompt(settled);
+      setUnsure(null);
+    } catch (err) {
+      // The same key again can't answer twice, so people may repeat what got no answer.
+      setUnsure(worthRetrying(err) ? { decision, key } : null);
+      setProblem(err);
+    }
+    setBusy('');
+  }
+
+  const listed = mayAnswer(approval, current().me);
+  return html`
+    <div class="stack">
+      ${!listed && html`<p class="notice wait">The rule names others as approvers. An answer of yours would be refused, and the refusal recorded.</p>`}
+      ${problem && html`<p class="notice bad" role="alert">${explain(problem)}
+        ${unsure && html` <button type="button" class="link" onClick=${() => answer(unsure.decision, unsure.key)}>Ask again</button>`}</p>`}
+      <div class="answer">
+        <label class="field"><span class="unseen">Reason</span>
+          <input value=${comment} onInput=${(e) => setComment(e.target.value)} maxlength="2000" autocomplete="off"
+            placeholder="Reason: the agent is told, the audit log keeps it" /></label>
+        <button type="button" class="danger" disabled=${Boolean(busy)} onClick=${() => answer('deny')}>${busy === 'deny' ? 'Denying…' : 'Deny'}</button>
+        <button type="button" class="primary" disabled=${Boolean(busy) || verdict === 'differs'} onClick=${() => answer('approve')}>${busy === 'approve' ? 'Approving…' : 'Approve'}</button>
+      </div>
+    </div>`;
+}
+
+/** How it came out, by whom, and why. */
+export function Outcome({ approval }) {
+  const [words, tone] = callLook(approval.state);
+  const { decision } = approval;
+  const by = decision?.by?.startsWith('service:') ? '' : decision?.by;
+  return html`<span class="small"><span class="tag ${tone}">${words}</span>
+    ${decision && html` ${by && html`by ${who(by)} `}at ${when(decision.at)}${decision.reason && html` · <${Revealed} text=${decision.reason} />`}`}</span>`;
+}

@@ -1,0 +1,76 @@
+/**
+ * A timeline that follows its end while the reader is there, and holds still when the
+ * reader looks back; a chip then says that there is more below.
+ */
+import { html, useEffect, useLayoutEffect, useRef, useState } from '../html.js';
+import { count } from '../format.js';
+import { drawItem } from './items.js';
+
+/** This many items are drawn; earlier ones on demand. */
+const WINDOW = 300;
+/** This close to the end counts as being there. */
+const NEAR = 48;
+
+/**
+ * @param {{timeline: object, version: number, target?: number, watching?: boolean, outgoing?: object[]}} props
+ *   version: changes with the timeline; target: the n of the event that the URL names;
+ *   outgoing: messages that are on their way
+ */
+export function TimelineView({ timeline, version, target, watching = false, outgoing = [], label = 'Timeline' }) {
+  const box = useRef();
+  const following = useRef(!target);
+  const [drawnFrom, setDrawnFrom] = useState(0);
+  const [seen, setSeen] = useState(0);
+  const found = useFound(timeline, version, target, box);
+  const { items } = timeline;
+  const foundAt = found ? items.indexOf(found) : items.length;
+  const from = Math.max(0, Math.min(items.length - WINDOW - drawnFrom, foundAt - 20));
+
+  useLayoutEffect(() => {
+    if (!following.current) return;
+    box.current.scrollTop = box.current.scrollHeight;
+    setSeen(items.length);
+  }, [version, outgoing.length]);
+
+  function scrolled() {
+    const { scrollHeight, scrollTop, clientHeight } = box.current;
+    following.current = scrollHeight - scrollTop - clientHeight < NEAR;
+    if (following.current) setSeen(items.length);
+  }
+  function earlier() {
+    following.current = false;
+    setDrawnFrom(drawnFrom + WINDOW);
+  }
+  function toEnd() {
+    following.current = true;
+    box.current.scrollTop = box.current.scrollHeight;
+    setSeen(items.length);
+  }
+  const below = following.current ? 0 : items.length - seen;
+  return html`
+    <div class="timeline-box live-state">
+      <div class="timeline" ref=${box} onScroll=${scrolled} tabindex="0" role="log" aria-live="off" aria-label=${label}>
+        ${from > 0 && html`<div class="more"><button type="button" onClick=${earlier}>Earlier: ${from} more</button></div>`}
+        ${items.slice(from).map((item) => drawItem(item, item === found, watching))}
+        ${outgoing.map((m) => html`
+          <div class="item item-user outgoing" key=${m.key}><time></time><div>
+            <div class="item-head"><b>you</b><span class="tag ${m.state === 'retrying' ? 'wait' : ''}">${m.state === 'retrying' ? 'not sent yet, trying again' : 'sending'}</span></div>
+            <div class="said">${m.content}</div></div></div>`)}
+      </div>
+      ${below > 0 && html`<button type="button" class="primary new-below" onClick=${toEnd}>${count(below, 'new item')} below</button>`}
+    </div>`;
+}
+
+/** Finds the item of an event and scrolls to it, once: afterwards the reader decides. */
+function useFound(timeline, version, target, box) {
+  const [found, setFound] = useState(null);
+  const done = useRef(0);
+  useEffect(() => { done.current = 0; setFound(null); }, [target]);
+  useEffect(() => {
+    if (!target || done.current === target || timeline.n < target) return;
+    done.current = target;
+    setFound(timeline.at(target));
+  }, [version, target]);
+  useLayoutEffect(() => { if (found) box.current.querySelector('.found')?.scrollIntoView({ block: 'center' }); }, [found]);
+  return found;
+}
