@@ -44,7 +44,7 @@ func stepOf(p session.Payload) (step, bool) {
 	case session.ClaimRequested:
 		return step{generation: p.Generation, from: statuses{none, lost, failed, released}, to: requested}, true
 	case session.Claimed:
-		return step{generation: p.Generation, pod: p.PodUID, from: statuses{requested}, to: claimed}, true
+		return step{generation: p.Generation, pod: p.PodUID, from: statuses{requested, claimed}, to: claimed}, true
 	case session.Ready:
 		return step{generation: p.Generation, pod: p.PodUID, from: statuses{claimed}, to: ready}, true
 	case session.Resumed:

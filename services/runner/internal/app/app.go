@@ -267,4 +267,3 @@ func (a *App) cancelIn(ctx context.Context, key reactor.Key, run *session.Run) e
 	defer box.Close()
 	return box.CancelRun(ctx, run.ID)
 }
-
