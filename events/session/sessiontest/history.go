@@ -67,7 +67,8 @@ func (w *walk) terms() session.Terms {
 		OnIdle:   rapid.SampledFrom([]string{"suspend", "end"}).Draw(w.t, "onIdle"),
 		OnLoss:   rapid.SampledFrom([]string{"restart", "end"}).Draw(w.t, "onLoss"),
 		Suspends: rapid.Bool().Draw(w.t, "suspends"),
-		Claim:    events.Duration(time.Minute), Idle: events.Duration(15 * time.Minute), Max: events.Duration(8 * time.Hour),
+		Claim:    events.Duration(time.Minute), Idle: events.Duration(15 * time.Minute),
+		Max:                 events.Duration(rapid.SampledFrom([]time.Duration{30 * time.Minute, 8 * time.Hour}).Draw(w.t, "max")),
 		SuspendWhileWaiting: events.Duration(2 * time.Minute),
 	}
 }

@@ -156,6 +156,8 @@ var runMoves = []move{
 
 var callMoves = []move{
 	{events.ServicePolicy, func(s *session.State, _ time.Time) bool { return s.Run != nil && !s.Ending }, propose},
+	// Again, so that histories have several questions open at a time.
+	{events.ServicePolicy, func(s *session.State, _ time.Time) bool { return s.Run != nil && !s.Ending }, propose},
 	{events.ServicePolicy, func(s *session.State, now time.Time) bool { return !s.Ending && len(answerable(s, now)) > 0 }, answer},
 	{events.ServicePolicy, func(s *session.State, _ time.Time) bool { return len(s.Calls) > 0 && !s.Ended }, func(w *walk) payloads {
 		id := rapid.SampledFrom(w.state.CallOrder).Draw(w.t, "call")
