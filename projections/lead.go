@@ -6,48 +6,53 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// takeLead waits until this process holds the lock of the schema's projectors, on a
-// connection of its own: where the connection is lost, so is the lead, and the
-// writing with it. Standing by, it reports where the leader is.
-func (p *Projector) takeLead(ctx context.Context) (*pgx.Conn, func(), error) {
-	pooled, err := p.cfg.Pool.Acquire(ctx)
+// lead is the right to be the one that writes: an advisory lock that all projectors
+// of a name in a schema share, on a connection of its own. Where the connection is
+// lost, so is the lead, and the writing with it.
+type lead struct {
+	conn *pgx.Conn
+}
+
+// takeLead waits for the lead. Standing by, it calls standby each time that it
+// looked.
+func takeLead(ctx context.Context, pool *pgxpool.Pool, name string, every time.Duration, standby func(*pgx.Conn)) (lead, error) {
+	pooled, err := pool.Acquire(ctx)
 	if err != nil {
-		return nil, nil, fmt.Errorf("connect: %w", err)
+		return lead{}, fmt.Errorf("connect: %w", err)
 	}
-	conn := pooled.Hijack() // it holds a lock: not for others
-	release := func() {
-		// ctx may have ended; closing is what frees the lock.
-		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
-		defer cancel()
-		_ = conn.Close(closing) // it is gone either way
-	}
+	l := lead{conn: pooled.Hijack()} // it holds a lock: not for others
 	for {
-		leads, err := tryLead(ctx, conn)
+		leads, err := l.try(ctx, name)
+		if err == nil && leads {
+			return l, nil
+		}
+		if err == nil {
+			standby(l.conn)
+			if !sleep(ctx, every) {
+				err = ctx.Err()
+			}
+		}
 		if err != nil {
-			release()
-			return nil, nil, err
-		}
-		if leads {
-			return conn, release, nil
-		}
-		if cp, ok, err := readCheckpoint(ctx, conn); err == nil && ok {
-			p.reached(cp.seq)
-			p.set(fits(ctx, p.cfg.Log, cp))
-		}
-		if !sleep(ctx, p.cfg.CheckEvery/5) {
-			release()
-			return nil, nil, ctx.Err()
+			l.release(ctx)
+			return lead{}, err
 		}
 	}
 }
 
-// tryLead takes the lock that all projectors of this schema share.
-func tryLead(ctx context.Context, conn *pgx.Conn) (leads bool, err error) {
-	const lock = `SELECT pg_try_advisory_lock(hashtextextended('holdfast projector of ' || current_schema(), 0))`
-	if err := conn.QueryRow(ctx, lock).Scan(&leads); err != nil {
-		return false, fmt.Errorf("take the projectors' lock: %w", err)
+func (l lead) try(ctx context.Context, name string) (leads bool, err error) {
+	const lock = `SELECT pg_try_advisory_lock(hashtextextended('holdfast ' || $1::text || ' of ' || current_schema(), 0))`
+	if err := l.conn.QueryRow(ctx, lock, name).Scan(&leads); err != nil {
+		return false, fmt.Errorf("take the lock of %s: %w", name, err)
 	}
 	return leads, nil
+}
+
+// release gives the lead up, also where ctx has ended: closing frees the lock.
+func (l lead) release(ctx context.Context) {
+	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancel()
+	_ = l.conn.Close(closing) // it is gone either way
 }

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"golang.org/x/sync/errgroup"
 
@@ -80,27 +81,34 @@ func NewProjector(cfg Config) (*Projector, error) {
 // Run projects until ctx ends, whatever happens in between: it tries again after
 // any failure and says by Ready what stands in the way. It gives nil.
 func (p *Projector) Run(ctx context.Context) error {
+	persist(ctx, p.progress, p.cfg.Logger, p.lead)
+	return nil
+}
+
+// persist calls work again whenever it fails, backing off while it gets nowhere,
+// until ctx ends.
+func persist(ctx context.Context, at *progress, log *slog.Logger, work func(context.Context) error) {
 	const first, most = 50 * time.Millisecond, 3 * time.Second
 	delay := first
 	for {
-		before := p.Position()
-		err := p.lead(ctx)
+		before := at.Position()
+		err := work(ctx)
 		if ctx.Err() != nil {
-			p.set(errStopped)
-			return nil //nolint:nilerr // being told to end is no failure
+			at.set(errStopped)
+			return
 		}
-		if p.Position() != before {
+		if at.Position() != before {
 			delay = first
 		}
 		if errors.Is(err, errFenced) {
-			p.cfg.Logger.Info("another projector has moved the checkpoint, starting from there")
+			log.Info("another projector has moved the checkpoint, starting from there")
 		} else {
-			p.set(err)
-			p.cfg.Logger.Warn("projection interrupted, trying again", "error", err, "delay", delay)
+			at.set(err)
+			log.Warn("projection interrupted, trying again", "error", err, "delay", delay)
 		}
 		if !sleep(ctx, delay/2+rand.N(delay)) { //nolint:gosec // jitter
-			p.set(errStopped)
-			return nil
+			at.set(errStopped)
+			return
 		}
 		delay = min(2*delay, most)
 	}
@@ -123,12 +131,17 @@ func sleep(ctx context.Context, d time.Duration) bool {
 // lead waits for the lead, checks that the log fits, and projects from the
 // checkpoint until something fails.
 func (p *Projector) lead(ctx context.Context) error {
-	conn, release, err := p.takeLead(ctx)
+	l, err := takeLead(ctx, p.cfg.Pool, checkpointEvents, p.cfg.CheckEvery/5, func(conn *pgx.Conn) {
+		if cp, ok, err := readCheckpoint(ctx, conn); err == nil && ok {
+			p.reached(cp.seq)
+			p.set(fits(ctx, p.cfg.Log, cp))
+		}
+	})
 	if err != nil {
 		return err
 	}
-	defer release()
-	cp, err := openCheckpoint(ctx, conn, p.cfg.Log)
+	defer l.release(ctx)
+	cp, err := openCheckpoint(ctx, l.conn, p.cfg.Log)
 	if err != nil {
 		return err
 	}
@@ -138,7 +151,7 @@ func (p *Projector) lead(ctx context.Context) error {
 	p.reached(cp.seq)
 	p.set(nil)
 
-	w := writer{log: p.cfg.Logger, db: conn, folds: p.folds, at: cp, reached: p.reached}
+	w := writer{log: p.cfg.Logger, db: l.conn, folds: p.folds, at: cp, reached: p.reached}
 	messages := make(chan events.Message, p.cfg.BatchSize)
 	g, gctx := errgroup.WithContext(ctx)
 	g.Go(func() error {

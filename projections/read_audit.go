@@ -14,7 +14,8 @@ type AuditFilter struct {
 	Session string
 	// Actor is a principal as views write it ("user:bob").
 	Actor string
-	Type  string
+	// Types: of one of them.
+	Types []string
 	// From is included, To isn't.
 	From, To time.Time
 }
@@ -27,7 +28,7 @@ func (r *Reader) Audit(ctx context.Context, tenant string, f AuditFilter, p Page
 		return List[view.AuditEntry]{}, err
 	}
 	params := dbsqlc.AuditParams{
-		Tenant: tenant, Session: clean(f.Session), Actor: clean(f.Actor), Type: clean(f.Type),
+		Tenant: tenant, Session: clean(f.Session), Actor: clean(f.Actor), Types: texts(f.Types, clean),
 		BeforeSeq: int64(at.N), BeforeIdx: int16(at.Idx), Most: int32(p.limit() + 1),
 	}
 	if !f.From.IsZero() {

@@ -70,3 +70,16 @@ func policyView(row dbsqlc.PolicyRow) view.Policy {
 		Name: row.Name, Revision: uint64(row.Revision), Spec: row.Spec, By: row.AppliedBy, At: row.At, Seq: uint64(row.Seq),
 	}
 }
+
+// RuntimeName names a runtime of a tenant.
+type RuntimeName struct{ Tenant, Name string }
+
+// RuntimeNames lists the runtimes of all tenants that are not removed: those whose
+// warm pools are to be kept.
+func (r *Reader) RuntimeNames(ctx context.Context) ([]RuntimeName, error) {
+	rows, err := r.q.RuntimeNames(ctx)
+	if err != nil {
+		return nil, readError(err)
+	}
+	return column(rows, func(row dbsqlc.RuntimeNamesRow) RuntimeName { return RuntimeName(row) }), nil
+}

@@ -17,9 +17,9 @@ const (
 	checkpointOutput = "output"
 )
 
-// beginner is a pool or a connection.
+// beginner is a pool, a connection, or a transaction to begin one inside of.
 type beginner interface {
-	BeginTx(ctx context.Context, opts pgx.TxOptions) (pgx.Tx, error)
+	Begin(ctx context.Context) (pgx.Tx, error)
 }
 
 // write commits the batch if the checkpoint is still old, else errFenced.
@@ -49,7 +49,7 @@ func (b *batch) write(ctx context.Context, db beginner, old checkpoint) error {
 // crash of Postgres can only take back whole transactions, rows and checkpoint
 // together, and the log has them still.
 func inTx(ctx context.Context, db beginner, write func(*dbsqlc.Queries) error) error {
-	return pgx.BeginTxFunc(ctx, db, pgx.TxOptions{}, func(tx pgx.Tx) error {
+	return pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, "SET LOCAL synchronous_commit TO off"); err != nil {
 			return fmt.Errorf("begin: %w", err)
 		}

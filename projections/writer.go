@@ -6,16 +6,20 @@ import (
 	"fmt"
 	"log/slog"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/holdfast-io/holdfast/events"
 	"github.com/holdfast-io/holdfast/projections/internal/dbsqlc"
 )
 
+// database is a connection, or a transaction to write inside of.
+type database interface {
+	dbsqlc.DBTX
+	beginner
+}
+
 // writer turns messages into committed rows, from at on.
 type writer struct {
 	log     *slog.Logger
-	db      *pgx.Conn
+	db      database
 	folds   *folds
 	at      checkpoint
 	reached func(seq uint64)

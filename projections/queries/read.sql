@@ -71,6 +71,9 @@ SELECT view FROM approvals WHERE tenant = $1 AND session = $2 AND id = $3;
 SELECT name, revision, spec, applied_by, at, seq FROM runtimes
 WHERE tenant = @tenant AND latest AND NOT removed AND name > @after ORDER BY name LIMIT @most;
 
+-- name: RuntimeNames :many
+SELECT tenant, name FROM runtimes WHERE latest AND NOT removed ORDER BY tenant, name;
+
 -- name: Runtime :one
 SELECT name, revision, spec, applied_by, at, seq FROM runtimes
 WHERE tenant = @tenant AND name = @name AND NOT removed AND (revision = @revision OR @revision = 0::bigint AND latest);
@@ -90,7 +93,7 @@ LEFT JOIN sessions s ON a.aggregate = 'session' AND s.tenant = a.tenant AND s.id
 WHERE a.tenant = @tenant
   AND (@session::text = '' OR a.aggregate = 'session' AND a.key = @session)
   AND (@actor::text = '' OR a.actor = @actor)
-  AND (@type::text = '' OR a.type = @type)
+  AND (cardinality(@types::text[]) = 0 OR a.type = ANY (@types::text[]))
   AND (sqlc.narg('from_at')::timestamptz IS NULL OR a.at >= sqlc.narg('from_at'))
   AND (sqlc.narg('to_at')::timestamptz IS NULL OR a.at < sqlc.narg('to_at'))
   AND (a.seq, a.idx) < (@before_seq::bigint, @before_idx::smallint)

@@ -86,7 +86,7 @@ LEFT JOIN sessions s ON a.aggregate = 'session' AND s.tenant = a.tenant AND s.id
 WHERE a.tenant = $1
   AND ($2::text = '' OR a.aggregate = 'session' AND a.key = $2)
   AND ($3::text = '' OR a.actor = $3)
-  AND ($4::text = '' OR a.type = $4)
+  AND (cardinality($4::text[]) = 0 OR a.type = ANY ($4::text[]))
   AND ($5::timestamptz IS NULL OR a.at >= $5)
   AND ($6::timestamptz IS NULL OR a.at < $6)
   AND (a.seq, a.idx) < ($7::bigint, $8::smallint)
@@ -98,7 +98,7 @@ type AuditParams struct {
 	Tenant    string
 	Session   string
 	Actor     string
-	Type      string
+	Types     []string
 	FromAt    *time.Time
 	ToAt      *time.Time
 	BeforeSeq int64
@@ -119,7 +119,7 @@ func (q *Queries) Audit(ctx context.Context, arg AuditParams) ([]AuditRow, error
 		arg.Tenant,
 		arg.Session,
 		arg.Actor,
-		arg.Type,
+		arg.Types,
 		arg.FromAt,
 		arg.ToAt,
 		arg.BeforeSeq,
@@ -706,6 +706,35 @@ func (q *Queries) Runtime(ctx context.Context, arg RuntimeParams) (RuntimeRow, e
 		&i.Seq,
 	)
 	return i, err
+}
+
+const runtimeNames = `-- name: RuntimeNames :many
+SELECT tenant, name FROM runtimes WHERE latest AND NOT removed ORDER BY tenant, name
+`
+
+type RuntimeNamesRow struct {
+	Tenant string
+	Name   string
+}
+
+func (q *Queries) RuntimeNames(ctx context.Context) ([]RuntimeNamesRow, error) {
+	rows, err := q.db.Query(ctx, runtimeNames)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []RuntimeNamesRow
+	for rows.Next() {
+		var i RuntimeNamesRow
+		if err := rows.Scan(&i.Tenant, &i.Name); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const runtimes = `-- name: Runtimes :many
