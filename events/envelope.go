@@ -120,7 +120,7 @@ func (e Envelope) Validate() error {
 		return fmt.Errorf("%w: no events", ErrEnvelope)
 	}
 	for i, r := range e.Events {
-		if r.Type == "" || r.V < 1 || len(r.Data) == 0 {
+		if r.Type == "" || r.V < 1 || len(r.Data) == 0 || string(r.Data) == "null" {
 			return fmt.Errorf("%w: event %d needs type, version and data", ErrEnvelope, i)
 		}
 	}
