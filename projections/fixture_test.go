@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"testing"
 	"time"
 
@@ -20,6 +21,8 @@ import (
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(pgtest.Main(m)) }
+
+var discard = slog.New(slog.DiscardHandler)
 
 // start is when the fixtures' first event happened.
 var start = time.Date(2026, 1, 2, 15, 4, 5, 0, time.UTC)
@@ -120,8 +123,6 @@ func (s *scribe) ask(id string) string {
 
 // answer approves the call, goes on with it, and ends the session.
 func (s *scribe) answer(id, call string) uint64 {
-	st := session.New()
-	_ = st
 	s.say(id, events.ServicePolicy, session.CallAnswerRefused{CallID: call, By: "user:mallory", Decision: "approve", Code: "not-an-approver"})
 	s.say(id, events.ServicePolicy,
 		session.CallVoteCast{CallID: call, By: "user:bob", Decision: "approve", Comment: "fine", ArgsHash: "h"},

@@ -80,6 +80,22 @@ type rebuild struct {
 	began  time.Time
 	report Report
 	w      writer
+	copied switchedCopy
+}
+
+// switchedCopy is a copy of the log until it is switched off: under the swap's lock
+// another connection can't read it.
+type switchedCopy struct {
+	from Envelopes
+	off  bool
+}
+
+// Envelopes implements eventlog.Copy.
+func (c *switchedCopy) Envelopes(ctx context.Context, epoch, subject string) ([]events.Message, error) {
+	if c.off {
+		return nil, nil
+	}
+	return c.from.Envelopes(ctx, epoch, subject)
 }
 
 func (r *rebuild) run(ctx context.Context) error {
@@ -110,9 +126,10 @@ func (r *rebuild) run(ctx context.Context) error {
 		return err
 	}
 	r.report.Epoch = at.epoch
+	r.copied.from = NewEnvelopes(next)
 	r.w = writer{
 		log: r.cfg.Logger, db: conn, at: at, reached: func(uint64) {},
-		folds: newFolds(r.cfg.Log, at.epoch, NewEnvelopes(next), 4096),
+		folds: newFolds(r.cfg.Log, at.epoch, &r.copied, 4096),
 	}
 	if err := r.build(ctx); err != nil {
 		return err
@@ -225,7 +242,7 @@ func (r *rebuild) swap(ctx context.Context, conn *pgx.Conn) error {
 		if err != nil {
 			return err
 		}
-		r.w.db = tx
+		r.w.db, r.copied.off = tx, true
 		if err := r.upTo(ctx, target); err != nil {
 			return err
 		}
@@ -245,7 +262,9 @@ func (r *rebuild) swap(ctx context.Context, conn *pgx.Conn) error {
 		if r.cfg.CompareOnly {
 			return errUnswapped
 		}
-		return nil
+		// Unlike a batch, what is reported as swapped is on disk.
+		_, err = tx.Exec(ctx, "SET LOCAL synchronous_commit TO DEFAULT")
+		return err
 	})
 	r.report.Took = time.Since(r.began)
 	r.report.Swapped = err == nil

@@ -32,7 +32,7 @@ func unsettled(st *session.State) []events.Service {
 func sessionActs(st *session.State) bool {
 	w := st.Workload.Status
 	if st.Ending {
-		return gone(w) && st.Run == nil && st.OpenCalls() == 0
+		return gone(w) && st.Run == nil && st.Interrupted == nil && len(st.Queue) == 0 && st.OpenCalls() == 0
 	}
 	return st.RunDue() && !st.WantRunning || w == session.WorkloadFailed ||
 		w == session.WorkloadLost && st.Terms.OnLoss == "end"
@@ -47,7 +47,7 @@ func workloadActs(st *session.State) bool {
 	case st.Suspending, w == session.WorkloadRequested, w == session.WorkloadClaimed:
 		return true
 	case w == session.WorkloadReady:
-		return !st.WantRunning
+		return true // it may have gone together with its host, which then tells nobody
 	case w == session.WorkloadFailed:
 		return false // the session service ends it first
 	default:
@@ -61,9 +61,10 @@ func gone(w session.WorkloadStatus) bool {
 }
 
 // runnerActs: a run could start, or one is open and has to be driven, taken over or
-// closed.
+// closed, or an ending session has some left.
 func runnerActs(st *session.State) bool {
-	return st.Run != nil || st.Phase() == session.PhaseReady && st.RunDue()
+	return st.Run != nil || st.Phase() == session.PhaseReady && st.RunDue() ||
+		st.Ending && (st.Interrupted != nil || len(st.Queue) > 0)
 }
 
 // policyActs: a call is open that no run can start or wait for any more.
@@ -71,17 +72,9 @@ func policyActs(st *session.State) bool {
 	if st.OpenCalls() == 0 {
 		return false
 	}
-	if st.Ending || st.Run == nil && st.Interrupted == nil {
-		return true
-	}
 	for _, c := range st.Calls {
-		if c.State.Final() || st.Run != nil && c.StartedIn == st.Run.ID {
-			continue
-		}
-		switch st.RunIDs[c.RunID] {
-		case session.RunCancelled, session.RunFailedState, session.RunSucceeded:
+		if !c.State.Final() && (st.Ending || !st.ChainOpen(c.Root)) {
 			return true
-		case session.RunQueued, session.RunRunning, session.RunInterruptd, session.RunContinued:
 		}
 	}
 	return false

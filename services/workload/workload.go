@@ -19,14 +19,11 @@ import (
 	"fmt"
 
 	"github.com/holdfast-io/holdfast/events"
-	"github.com/holdfast-io/holdfast/events/session"
 	"github.com/holdfast-io/holdfast/services/internal/serving"
 	"github.com/holdfast-io/holdfast/services/workload/internal/app"
+	"github.com/holdfast-io/holdfast/services/workload/internal/decider"
 	"github.com/holdfast-io/holdfast/services/workload/internal/local"
 )
-
-// RuntimeName names a runtime of a tenant.
-type RuntimeName = app.RuntimeName
 
 // Config is what the service needs.
 type Config struct {
@@ -77,22 +74,9 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	defer func() { err = errors.Join(err, d.Close()) }()
 	a.UseDriver(d)
 	return serving.Run(ctx, cfg.Config, serving.Parts{
-		Service: events.ServiceWorkload, Handlers: a.Handlers(), Interested: interested, Settle: a.Settle, Due: a.Due,
+		Service: events.ServiceWorkload, Handlers: a.Handlers(), Interested: decider.Interested, Settle: a.Settle, Due: a.Due,
 		Requeue: a.UseRequeue, Background: func(ctx context.Context) error { return a.Watch(ctx, cfg.Runtimes) },
 	})
-}
-
-// interested says whether a message may change what is wanted of a sandbox.
-func interested(types []string) bool {
-	for _, t := range types {
-		switch t {
-		case session.TypeCreated, session.TypeSuspendRequested, session.TypeResumeRequested, session.TypeExpired,
-			session.TypeTerminated, session.TypeEndRequested, session.TypeClaimRequested, session.TypeClaimed,
-			session.TypeSuspended, session.TypeLost, session.TypeFailed:
-			return true
-		}
-	}
-	return false
 }
 
 // Report says what a host can do for sandboxes.

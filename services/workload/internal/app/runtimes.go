@@ -10,6 +10,7 @@ import (
 	"github.com/holdfast-io/holdfast/events"
 	"github.com/holdfast-io/holdfast/events/eventlog"
 	"github.com/holdfast-io/holdfast/events/runtime"
+	"github.com/holdfast-io/holdfast/projections"
 	"github.com/holdfast-io/holdfast/services/internal/command"
 	"github.com/holdfast-io/holdfast/services/internal/problem"
 	"github.com/holdfast-io/holdfast/services/internal/verbs"
@@ -40,7 +41,7 @@ func (a *App) applyRuntime(ctx context.Context, tenant string, req command.Reque
 	if err != nil {
 		return command.Reply{}, err
 	}
-	a.fill(ctx, RuntimeName{tenant, body.Name})
+	a.fill(ctx, projections.RuntimeName{Tenant: tenant, Name: body.Name})
 	return command.Result(res.N, res.Seq, res.Repeated, verbs.ApplyResult{Revision: res.N, Changed: len(res.Records) > 0})
 }
 
@@ -90,7 +91,7 @@ func (a *App) removeRuntime(ctx context.Context, tenant string, req command.Requ
 	if err != nil {
 		return command.Reply{}, err
 	}
-	a.fill(ctx, RuntimeName{tenant, body.Name})
+	a.fill(ctx, projections.RuntimeName{Tenant: tenant, Name: body.Name})
 	return command.Reply{N: res.N, Seq: res.Seq, Repeated: res.Repeated}, nil
 }
 

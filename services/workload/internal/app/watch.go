@@ -8,6 +8,7 @@ import (
 	"github.com/holdfast-io/holdfast/events"
 	"github.com/holdfast-io/holdfast/events/eventlog"
 	"github.com/holdfast-io/holdfast/events/session"
+	"github.com/holdfast-io/holdfast/projections"
 	"github.com/holdfast-io/holdfast/services/internal/reactor"
 	"github.com/holdfast-io/holdfast/services/workload/internal/driver"
 )
@@ -17,11 +18,8 @@ const sweepEvery = 30 * time.Second
 
 // Runtimes lists the runtimes whose pools are to be kept.
 type Runtimes interface {
-	RuntimeNames(ctx context.Context) ([]RuntimeName, error)
+	RuntimeNames(ctx context.Context) ([]projections.RuntimeName, error)
 }
-
-// RuntimeName names a runtime of a tenant.
-type RuntimeName struct{ Tenant, Name string }
 
 // Watch takes the driver's word that sandboxes ended, sweeps what exists against
 // the log, and keeps the pools; until ctx ends.
@@ -127,7 +125,7 @@ func (a *App) pools(ctx context.Context, runtimes Runtimes) {
 
 // fill makes the pool of one runtime as it is wanted. A pool is an optimisation:
 // that it can't be filled refuses nothing.
-func (a *App) fill(ctx context.Context, n RuntimeName) {
+func (a *App) fill(ctx context.Context, n projections.RuntimeName) {
 	if err := a.pool(ctx, n.Tenant, n.Name); err != nil {
 		a.stalePools.Store(true)
 		a.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "warm pool not filled, trying again",
