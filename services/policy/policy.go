@@ -16,9 +16,9 @@ import (
 	"fmt"
 
 	"github.com/holdfast-io/holdfast/events"
-	"github.com/holdfast-io/holdfast/events/session"
 	"github.com/holdfast-io/holdfast/services/internal/serving"
 	"github.com/holdfast-io/holdfast/services/policy/internal/app"
+	"github.com/holdfast-io/holdfast/services/policy/internal/decider"
 )
 
 // Config is what the service needs.
@@ -31,17 +31,6 @@ func Run(ctx context.Context, cfg Config) error {
 	}
 	a := app.New(app.Config{Log: cfg.Log, Epoch: cfg.Epoch, Copy: cfg.Copy, Now: cfg.Now})
 	return serving.Run(ctx, cfg, serving.Parts{
-		Service: events.ServicePolicy, Handlers: a.Handlers(), Interested: interested, Settle: a.Settle, Due: a.Due,
+		Service: events.ServicePolicy, Handlers: a.Handlers(), Interested: decider.Interested, Settle: a.Settle, Due: a.Due,
 	})
-}
-
-// interested says whether a message may leave calls behind that can't go on.
-func interested(types []string) bool {
-	for _, t := range types {
-		switch t {
-		case session.TypeRunFinished, session.TypeRunFailed, session.TypeExpired, session.TypeTerminated, session.TypeEndRequested:
-			return true
-		}
-	}
-	return false
 }

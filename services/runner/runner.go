@@ -15,13 +15,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/holdfast-io/holdfast/events"
 	"github.com/holdfast-io/holdfast/events/output"
-	"github.com/holdfast-io/holdfast/events/session"
 	"github.com/holdfast-io/holdfast/services/internal/serving"
 	"github.com/holdfast-io/holdfast/services/runner/internal/app"
+	"github.com/holdfast-io/holdfast/services/runner/internal/decider"
 )
 
 // Config is what the service needs.
@@ -48,25 +47,7 @@ func Run(ctx context.Context, cfg Config) error {
 		NC: cfg.NC, Log: cfg.Log, Epoch: cfg.Epoch, Copy: cfg.Copy, Output: cfg.Output, Logger: cfg.Logger, Now: cfg.Now,
 	})
 	return serving.Run(ctx, cfg.Config, serving.Parts{
-		Service: events.ServiceRunner, Handlers: a.Handlers(), Interested: interested, Settle: a.Settle,
+		Service: events.ServiceRunner, Handlers: a.Handlers(), Interested: decider.Interested, Settle: a.Settle,
 		Requeue: a.UseRequeue, Background: a.Background,
 	})
-}
-
-// interested says whether a message may make a run due, or concern the open one.
-func interested(types []string) bool {
-	for _, t := range types {
-		switch t {
-		case session.TypeMessageReceived, session.TypeReady, session.TypeResumed, session.TypeLost, session.TypeFailed,
-			session.TypeReleased, session.TypeSuspended, session.TypeExpired, session.TypeTerminated, session.TypeEndRequested,
-			session.TypeRunCancelRequested, session.TypeRunFinished, session.TypeRunFailed, session.TypeRunInterrupted:
-			return true
-		}
-		switch {
-		case t == session.TypeCallProposed || t == session.TypeCallStarted || t == session.TypeCallDecided:
-		case strings.HasPrefix(t, "call."):
-			return true
-		}
-	}
-	return false
 }

@@ -14,10 +14,10 @@ import (
 	"fmt"
 
 	"github.com/holdfast-io/holdfast/events"
-	"github.com/holdfast-io/holdfast/events/session"
 	"github.com/holdfast-io/holdfast/services/internal/command"
 	"github.com/holdfast-io/holdfast/services/internal/serving"
 	"github.com/holdfast-io/holdfast/services/session/internal/app"
+	"github.com/holdfast-io/holdfast/services/session/internal/decider"
 )
 
 // Config is what the service needs.
@@ -30,7 +30,7 @@ func Run(ctx context.Context, cfg Config) error {
 	}
 	a := newApp(cfg)
 	return serving.Run(ctx, cfg, serving.Parts{
-		Service: events.ServiceSession, Handlers: a.Handlers(), Interested: interested, Settle: a.Settle, Due: a.Due,
+		Service: events.ServiceSession, Handlers: a.Handlers(), Interested: decider.Interested, Settle: a.Settle, Due: a.Due,
 	})
 }
 
@@ -41,20 +41,4 @@ func Commands(cfg Config) map[string]command.Handler { return newApp(cfg).Handle
 
 func newApp(cfg Config) *app.App {
 	return app.New(app.Config{Log: cfg.Log, Epoch: cfg.Epoch, Copy: cfg.Copy, Now: cfg.Now})
-}
-
-// interested says whether a message may change what Settle decides: anything of
-// a workload or a run, a call that came to its end, and the session's own ends.
-func interested(types []string) bool {
-	for _, t := range types {
-		switch t {
-		case session.TypeReleased, session.TypeFailed, session.TypeLost, session.TypeSuspended,
-			session.TypeRunFinished, session.TypeRunFailed, session.TypeRunInterrupted,
-			session.TypeExpired, session.TypeTerminated, session.TypeEndRequested, session.TypeMessageReceived,
-			session.TypeCallApproved, session.TypeCallDenied, session.TypeCallExpired, session.TypeCallCancelled,
-			session.TypeCallSuperseded, session.TypeCallCompleted, session.TypeCallLapsed:
-			return true
-		}
-	}
-	return false
 }
