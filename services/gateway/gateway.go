@@ -75,13 +75,11 @@ type Config struct {
 	Now func() time.Time
 }
 
-// Views is what the gateway reads from the projections.
+// Views is what the gateway reads from the projections; projections.Reader is one.
 type Views interface {
 	rest.History
-	// Ping says why Postgres can't be reached; nil while it can.
-	Ping(ctx context.Context) error
-	// Position is the sequence of the log that the views include.
-	Position(ctx context.Context) (uint64, error)
+	// Checkpoint tells the log's epoch and the sequence that the views include.
+	Checkpoint(ctx context.Context) (epoch string, seq uint64, err error)
 }
 
 // Validate says what is missing.

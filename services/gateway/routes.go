@@ -98,8 +98,8 @@ func (g *Gateway) parts() []system.Part {
 	}
 	return append(parts,
 		system.Part{Name: "postgres", Check: func(ctx context.Context) error {
-			if g.cfg.Views.Ping(ctx) != nil {
-				return errors.New("Postgres does not answer") //nolint:staticcheck // shown to people as it is
+			if _, _, err := g.cfg.Views.Checkpoint(ctx); err != nil {
+				return errors.New("the views can't be read")
 			}
 			return nil
 		}},
@@ -122,17 +122,20 @@ func (g *Gateway) checkLog(ctx context.Context) error {
 	return nil
 }
 
-// checkProjector says whether the views keep up.
+// checkProjector says whether the views are of this log, and keep up.
 func (g *Gateway) checkProjector(ctx context.Context) error {
-	at, err := g.cfg.Views.Position(ctx)
+	epoch, at, err := g.cfg.Views.Checkpoint(ctx)
 	if err != nil {
 		return errors.New("its position can't be read")
 	}
 	info, err := g.cfg.Log.Info(ctx)
-	if err != nil {
-		return errors.New("the log can't be read")
-	}
 	switch {
+	case err != nil:
+		return errors.New("the log can't be read")
+	case at == 0 && info.LastSeq <= 1:
+		return nil // there is nothing but the genesis yet
+	case epoch != info.Genesis.Epoch:
+		return errors.New("the views are of another log: rebuild them")
 	case at > info.LastSeq:
 		return errors.New("the views are ahead of the log: it was emptied, or restored from an older copy")
 	case info.LastSeq-at > maxLag:

@@ -68,7 +68,6 @@ type world struct {
 	tokens      string
 	key         ed25519.PrivateKey
 	log         eventlog.Log
-	views       gateway.Views
 
 	workload, runner *eventlog.Store[*fold.State]
 	runtimes         *eventlog.Store[*runtime.State]
@@ -92,7 +91,6 @@ func start(t *testing.T, options ...option) *world {
 	w := &world{t: t, nats: brokertest.Start(t), key: private, endpoints: map[string]string{}}
 	w.log, _ = w.logAs(broker.UserGateway)
 	w.tokens = writeTokens(t)
-	w.views = w.projections()
 	running, stop := context.WithCancel(context.Background())
 	var services sync.WaitGroup
 	t.Cleanup(func() { stop(); services.Wait() })
@@ -109,7 +107,7 @@ func start(t *testing.T, options ...option) *world {
 	w.serveWorkload()
 
 	cfg := gateway.Config{
-		NC: w.nats.NC(broker.UserGateway), Log: w.log, Epoch: w.nats.Genesis.Epoch, Views: w.views, Output: w.output(),
+		NC: w.nats.NC(broker.UserGateway), Log: w.log, Epoch: w.nats.Genesis.Epoch, Views: down(t, w.nats.Genesis.Epoch), Output: w.output(),
 		TokensFile: w.tokens, SandboxKey: public, Listener: listen(t), AgentListener: listen(t), Logger: quiet,
 		Console: fstest.MapFS{
 			"index.html": {Data: []byte("<!doctype html><title>Holdfast</title>")},

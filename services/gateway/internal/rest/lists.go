@@ -3,12 +3,13 @@ package rest
 import (
 	"context"
 	"slices"
-	"strconv"
 	"strings"
+	"time"
 
 	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/api/apiserver"
 	"github.com/holdfast-io/holdfast/events/session"
+	"github.com/holdfast-io/holdfast/projections"
 	"github.com/holdfast-io/holdfast/projections/view"
 	"github.com/holdfast-io/holdfast/services/gateway/internal/auth"
 	"github.com/holdfast-io/holdfast/services/gateway/internal/cursor"
@@ -21,7 +22,7 @@ const defaultLimit = 50
 // this very list alone, reads, and makes the next cursor.
 func list[From, To any](
 	ctx context.Context, a *API, name []string, at *api.Cursor, limit *api.Limit, minSeq *api.MinSeq,
-	read func(Page) ([]From, string, error), convert func(From) To,
+	read func(projections.Page) (projections.List[From], error), convert func(From) To,
 ) ([]To, api.Cursor, error) {
 	name = append([]string{auth.From(ctx).Tenant}, name...)
 	after, err := cursor.ParsePage(name, value(at))
@@ -31,15 +32,15 @@ func list[From, To any](
 	if err := a.reached(ctx, minSeq); err != nil {
 		return nil, "", err
 	}
-	page := Page{After: after, Limit: defaultLimit}
+	page := projections.Page{Cursor: after, Limit: defaultLimit}
 	if limit != nil {
 		page.Limit = *limit
 	}
-	items, next, err := read(page)
+	found, err := read(page)
 	if err != nil {
 		return nil, "", unavailable(err)
 	}
-	return each(items, convert), cursor.Page(name, next), nil
+	return each(found.Items, convert), cursor.Page(name, found.Next), nil
 }
 
 func badCursor() error {
@@ -49,7 +50,10 @@ func badCursor() error {
 // ListSessions lists the tenant's sessions, newest first.
 func (a *API) ListSessions(ctx context.Context, req apiserver.ListSessionsRequestObject) (apiserver.ListSessionsResponseObject, error) {
 	p := req.Params
-	filter := SessionFilter{Phases: words(p.Phase), Labels: map[string]string{}, Runtime: value(p.Runtime), Owner: value(p.Owner)}
+	filter := projections.SessionFilter{
+		Phases: words[session.Phase](p.Phase), Labels: map[string]string{}, Runtime: value(p.Runtime),
+		Owner: strings.TrimPrefix(value(p.Owner), "user:"), // who owns a session is kept by name
+	}
 	for _, l := range value(p.Label) {
 		key, label, _ := strings.Cut(l, "=")
 		if before, twice := filter.Labels[key]; twice && before != label {
@@ -57,8 +61,8 @@ func (a *API) ListSessions(ctx context.Context, req apiserver.ListSessionsReques
 		}
 		filter.Labels[key] = label
 	}
-	name := slices.Concat([]string{"sessions", filter.Runtime, filter.Owner}, filter.Phases, []string{"labels"}, value(p.Label))
-	items, next, err := list(ctx, a, name, p.Cursor, p.Limit, p.MinSeq, func(page Page) ([]view.Session, string, error) {
+	name := slices.Concat([]string{"sessions", filter.Runtime, filter.Owner}, names(filter.Phases), []string{"labels"}, value(p.Label))
+	items, next, err := list(ctx, a, name, p.Cursor, p.Limit, p.MinSeq, func(page projections.Page) (projections.List[view.Session], error) {
 		return a.cfg.History.Sessions(ctx, auth.From(ctx).Tenant, filter, page)
 	}, sessionOf)
 	return apiserver.ListSessions200JSONResponse{Items: items, Next: next}, err
@@ -70,7 +74,7 @@ func (a *API) ListMessages(ctx context.Context, req apiserver.ListMessagesReques
 	if err := a.exists(ctx, req.ID); err != nil {
 		return nil, err
 	}
-	items, next, err := list(ctx, a, []string{"messages", req.ID}, p.Cursor, p.Limit, p.MinSeq, func(page Page) ([]view.Message, string, error) {
+	items, next, err := list(ctx, a, []string{"messages", req.ID}, p.Cursor, p.Limit, p.MinSeq, func(page projections.Page) (projections.List[view.Message], error) {
 		return a.cfg.History.Messages(ctx, auth.From(ctx).Tenant, req.ID, page)
 	}, messageOf)
 	return apiserver.ListMessages200JSONResponse{Items: items, Next: next}, err
@@ -82,7 +86,7 @@ func (a *API) ListRuns(ctx context.Context, req apiserver.ListRunsRequestObject)
 	if err := a.exists(ctx, req.ID); err != nil {
 		return nil, err
 	}
-	items, next, err := list(ctx, a, []string{"runs", req.ID}, p.Cursor, p.Limit, p.MinSeq, func(page Page) ([]view.Run, string, error) {
+	items, next, err := list(ctx, a, []string{"runs", req.ID}, p.Cursor, p.Limit, p.MinSeq, func(page projections.Page) (projections.List[view.Run], error) {
 		return a.cfg.History.Runs(ctx, auth.From(ctx).Tenant, req.ID, page)
 	}, runOf)
 	return apiserver.ListRuns200JSONResponse{Items: items, Next: next}, err
@@ -97,9 +101,9 @@ func (a *API) exists(ctx context.Context, id string) error {
 // ListApprovals lists questions to people.
 func (a *API) ListApprovals(ctx context.Context, req apiserver.ListApprovalsRequestObject) (apiserver.ListApprovalsResponseObject, error) {
 	p := req.Params
-	filter := ApprovalFilter{States: words(p.State), Session: value(p.Session)}
-	name := append([]string{"approvals", filter.Session}, filter.States...)
-	items, next, err := list(ctx, a, name, p.Cursor, p.Limit, p.MinSeq, func(page Page) ([]view.Approval, string, error) {
+	filter := projections.ApprovalFilter{States: words[session.CallState](p.State), Session: value(p.Session)}
+	name := append([]string{"approvals", filter.Session}, names(filter.States)...)
+	items, next, err := list(ctx, a, name, p.Cursor, p.Limit, p.MinSeq, func(page projections.Page) (projections.List[view.Approval], error) {
 		return a.cfg.History.Approvals(ctx, auth.From(ctx).Tenant, filter, page)
 	}, approvalOf)
 	return apiserver.ListApprovals200JSONResponse{Items: items, Next: next}, err
@@ -108,7 +112,7 @@ func (a *API) ListApprovals(ctx context.Context, req apiserver.ListApprovalsRequ
 // ListRuntimes lists the newest revision of each runtime.
 func (a *API) ListRuntimes(ctx context.Context, req apiserver.ListRuntimesRequestObject) (apiserver.ListRuntimesResponseObject, error) {
 	p := req.Params
-	items, next, err := list(ctx, a, []string{"runtimes"}, p.Cursor, p.Limit, p.MinSeq, func(page Page) ([]view.Runtime, string, error) {
+	items, next, err := list(ctx, a, []string{"runtimes"}, p.Cursor, p.Limit, p.MinSeq, func(page projections.Page) (projections.List[view.Runtime], error) {
 		return a.cfg.History.Runtimes(ctx, auth.From(ctx).Tenant, page)
 	}, attempt(runtimeOf))
 	if err != nil {
@@ -121,7 +125,7 @@ func (a *API) ListRuntimes(ctx context.Context, req apiserver.ListRuntimesReques
 // ListPolicies lists the newest revision of each policy.
 func (a *API) ListPolicies(ctx context.Context, req apiserver.ListPoliciesRequestObject) (apiserver.ListPoliciesResponseObject, error) {
 	p := req.Params
-	items, next, err := list(ctx, a, []string{"policies"}, p.Cursor, p.Limit, p.MinSeq, func(page Page) ([]view.Policy, string, error) {
+	items, next, err := list(ctx, a, []string{"policies"}, p.Cursor, p.Limit, p.MinSeq, func(page projections.Page) (projections.List[view.Policy], error) {
 		return a.cfg.History.Policies(ctx, auth.From(ctx).Tenant, page)
 	}, attempt(policyOf))
 	if err != nil {
@@ -134,14 +138,14 @@ func (a *API) ListPolicies(ctx context.Context, req apiserver.ListPoliciesReques
 // ListAudit lists every event of the tenant, newest first.
 func (a *API) ListAudit(ctx context.Context, req apiserver.ListAuditRequestObject) (apiserver.ListAuditResponseObject, error) {
 	p := req.Params
-	filter := AuditFilter{
+	filter := projections.AuditFilter{
 		Session: value(p.Session), Actor: value(p.Actor), Types: value(p.Type), From: value(p.From), To: value(p.To),
 	}
 	name := append([]string{
 		"audit", filter.Session, filter.Actor,
-		strconv.FormatInt(filter.From.UnixNano(), 10), strconv.FormatInt(filter.To.UnixNano(), 10),
+		filter.From.Format(time.RFC3339Nano), filter.To.Format(time.RFC3339Nano),
 	}, filter.Types...)
-	items, next, err := list(ctx, a, name, p.Cursor, p.Limit, p.MinSeq, func(page Page) ([]view.AuditEntry, string, error) {
+	items, next, err := list(ctx, a, name, p.Cursor, p.Limit, p.MinSeq, func(page projections.Page) (projections.List[view.AuditEntry], error) {
 		return a.cfg.History.Audit(ctx, auth.From(ctx).Tenant, filter, page)
 	}, auditOf)
 	return apiserver.ListAudit200JSONResponse{Items: items, Next: next}, err
@@ -173,11 +177,15 @@ func all[T any](items []tried[T]) ([]T, error) {
 
 // words are the values of an enum's filter, in one order: the same filter is the
 // same list.
-func words[T ~string](p *[]T) []string {
-	out := []string{}
+func words[To, From ~string](p *[]From) []To {
+	out := []To{}
 	for _, w := range value(p) {
-		out = append(out, string(w))
+		out = append(out, To(w))
 	}
 	slices.Sort(out)
 	return out
+}
+
+func names[T ~string](words []T) []string {
+	return each(words, func(w T) string { return string(w) })
 }

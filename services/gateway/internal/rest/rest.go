@@ -11,7 +11,6 @@ package rest
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -191,17 +190,4 @@ func duration(pointer, s string) (*events.Duration, error) {
 	}
 	out := events.Duration(d)
 	return &out, nil
-}
-
-// unavailable words a failure of the projections.
-func unavailable(err error) error {
-	if err == nil {
-		return nil
-	}
-	if _, ok := errors.AsType[*problem.Error](err); ok || errors.Is(err, context.Canceled) {
-		return err
-	}
-	p := problem.Wrap(api.CodeHistoryUnavailable, "Lists, history and audit can't be read now; commands work.", err)
-	p.RetryAfter = time.Second
-	return p
 }
