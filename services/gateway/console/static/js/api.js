@@ -120,6 +120,7 @@ export const api = {
   moveSession: (id, move, key, body) => request('POST', `/v1/sessions/${at(id)}/${move}`, { key, body }),
   cancelRun: (id, run, key) => request('POST', `/v1/sessions/${at(id)}/runs/${at(run)}/cancel`, { key }),
   listApprovals: (query, signal) => list('/v1/approvals', query, signal),
+  getApproval: (id) => request('GET', `/v1/approvals/${at(id)}`),
   decideApproval: (id, body, key) => request('POST', `/v1/approvals/${at(id)}/decisions`, { body, key }),
   listAudit: (query, signal) => list('/v1/audit', query, signal),
 };

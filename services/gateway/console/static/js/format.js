@@ -26,12 +26,6 @@ export function age(time, now) {
   return span(ms).split(' ').slice(0, 2).join(' ');
 }
 
-/** @returns {string} how long until then; "overdue" since nothing happens at the second */
-export function until(time, now) {
-  const ms = Date.parse(time) - now;
-  return ms <= 0 ? `overdue ${span(-ms)}` : span(ms);
-}
-
 const two = (n) => String(n).padStart(2, '0');
 
 /** @returns {string} local time of day, 24 hours, to the second */

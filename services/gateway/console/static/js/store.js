@@ -71,7 +71,7 @@ export function signedIn(me) {
   const url = new URL('/v1/ws', location.href);
   url.protocol = url.protocol.replace('http', 'ws');
   stream = new Stream(url.href, connected, signedOut);
-  stream.subscribe(inboxSubscription(me));
+  stream.subscribe(inboxSubscription());
   stream.start();
   loadInbox();
 }
@@ -97,27 +97,31 @@ export const reconnect = () => stream?.connect();
 /** @param {string} id @param {(frame: object) => void} onFrame @param {(problem: object) => void} onProblem */
 export const followSession = (id, onFrame, onProblem) => stream?.subscribe({ target: { session: id }, onFrame, onProblem });
 
-/** @param {(id: string|null, frame: object) => void} listener told which session changed; null: any may have */
+/** @param {(id: string|null) => void} listener told which session changed; null: any may have */
 export function onSessionChanged(listener) {
   sessionListeners.add(listener);
   return () => sessionListeners.delete(listener);
 }
 
 /**
- * Lists say how things are; the inbox says what changes from there. The cursor
- * is kept for the browser's tab, so that a reload doesn't read the whole past again.
+ * Lists say how things are; the inbox says what changes from there on. So lists are
+ * read again once the inbox is followed, and after a gap in it.
  */
-function inboxSubscription(me) {
-  const place = `holdfast.inbox.${me.tenant}.${me.id}`;
+function inboxSubscription() {
+  const readAll = () => {
+    loadInbox();
+    for (const listener of sessionListeners) listener(null);
+  };
   return {
     target: { inbox: true },
-    cursor: sessionStorage.getItem(place) || undefined,
+    onBegin: readAll,
     onFrame(frame) {
-      sessionStorage.setItem(place, frame.cursor);
+      if (frame.kind === 'control') {
+        if (frame.data.type === 'gap') readAll();
+        return;
+      }
       if (frame.kind === 'prompt') takePrompt(frame.data, frame.time);
-      if (frame.kind === 'control' && frame.data.type === 'gap') loadInbox();
-      const changed = frame.kind === 'control' ? (frame.data.type === 'gap' ? null : undefined) : frame.session;
-      if (changed !== undefined) for (const listener of sessionListeners) listener(changed, frame);
+      for (const listener of sessionListeners) listener(frame.session);
     },
     onProblem: (problem) => set({ inboxError: problem.detail || problem.title }),
   };

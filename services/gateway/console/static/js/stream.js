@@ -24,6 +24,7 @@ const UNAUTHENTICATED = 4501;
  * @property {string} [cursor] the last frame's
  * @property {(frame: object) => void} onFrame
  * @property {(problem: object) => void} [onProblem] it can't be followed, and why
+ * @property {() => void} [onBegin] it is followed, and not from a cursor: what was known may be old
  */
 
 export class Stream {
@@ -62,7 +63,8 @@ export class Stream {
 
   /**
    * Follows a session or the inbox.
-   * @param {Subscription} subscription cursor says where to go on; without it, from the beginning
+   * @param {Subscription} subscription cursor says where to go on; without it a session comes from
+   *   its beginning, the inbox from now
    * @returns {() => void} what ends it
    */
   subscribe(subscription) {
@@ -106,12 +108,18 @@ export class Stream {
       case 'frame': return this.frame(message);
       case 'subscribed':
         // It may have been given up while the answer was on its way.
-        if (this.wanted.has(message.ref)) this.byName.set(message.subscription, message.ref);
+        if (this.wanted.has(message.ref)) this.begin(message);
         else this.send({ type: 'unsubscribe', ref: `u${message.ref}`, subscription: message.subscription });
         return undefined;
       case 'problem': return this.refused(message);
       default: return undefined; // heartbeats and pongs have done their work by coming
     }
+  }
+
+  begin({ ref, subscription: name }) {
+    this.byName.set(name, ref);
+    const { cursor, onBegin } = this.wanted.get(ref);
+    if (!cursor) onBegin?.();
   }
 
   frame({ subscription: name, frame }) {

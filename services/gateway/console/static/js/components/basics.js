@@ -1,7 +1,10 @@
 /** Small parts that many pages use. */
 import { html, useEffect, useRef, useState } from '../html.js';
-import { age, stamp, until } from '../format.js';
+import { age, span, stamp } from '../format.js';
 import { phaseLook } from '../phases.js';
+
+/** A deadline this close is shown as urgent. */
+const NEAR = 60_000;
 
 /** The time, again each second. Views that show ages or deadlines use it, others must not. */
 export function useNow(every = 1_000) {
@@ -23,11 +26,12 @@ export function Age({ time, now }) {
   return html`<time datetime=${time} title=${stamp(time)}>${age(time, now)}</time>`;
 }
 
-/** How long until a deadline. */
-export function Deadline({ time, now, label }) {
+/** How long until a deadline; a passed one is settled by the server within seconds. */
+export function Deadline({ time, now, label, passed = 'deadline passed' }) {
   if (!time) return null;
-  const near = Date.parse(time) - now < 60_000;
-  return html`<span class="deadline ${near ? 'near' : ''}" title=${stamp(time)}>${label} <time datetime=${time}>${until(time, now)}</time></span>`;
+  const left = Date.parse(time) - now;
+  const words = left > 0 ? html`${label} <time datetime=${time}>${span(left)}</time>` : html`${passed} <time datetime=${time}>${span(-left)} ago</time>`;
+  return html`<span class="deadline ${left < NEAR ? 'near' : ''}" title=${stamp(time)}>${words}</span>`;
 }
 
 /** A failure that a page shows in place of what it should show. */

@@ -25,6 +25,8 @@ const GRADES = {
 /** @param {{approval: object, place?: 'inbox'|'session'}} props */
 export function Question({ approval, place = 'inbox' }) {
   const verdict = useHashCheck(approval);
+  // Kept here, so that it stays to be read when the question is settled by somebody else.
+  const [refusal, setRefusal] = useState(null);
   const open = approval.state === 'pending';
   const look = open ? (approval.risk === 'high' ? 'high' : '') : 'settled';
   return html`
@@ -37,13 +39,15 @@ export function Question({ approval, place = 'inbox' }) {
       ${approval.message && html`<blockquote title="The rule’s words; quoted parts come from the agent"><${Revealed} text=${approval.message} /></blockquote>`}
       <${Args} args=${approval.args} />
       <${Facts} approval=${approval} verdict=${verdict} place=${place} />
-      ${open && html`<${Answer} approval=${approval} verdict=${verdict} />`}
+      ${refusal && html`<p class="notice bad" role="alert">${explain(refusal.err)}
+        ${refusal.again && html` <button type="button" class="link" onClick=${refusal.again}>Ask again</button>`}</p>`}
+      ${open && html`<${Answer} approval=${approval} verdict=${verdict} onRefused=${setRefusal} />`}
     </article>`;
 }
 
 function Countdown({ time }) {
   const now = useNow();
-  return time ? html`<${Deadline} time=${time} now=${now} label="answer within" />` : html`<span class="deadline">no deadline</span>`;
+  return time ? html`<${Deadline} time=${time} now=${now} label="answer within" passed="answer was due" />` : html`<span class="deadline">no deadline</span>`;
 }
 
 function Facts({ approval, verdict, place }) {
@@ -66,27 +70,32 @@ function mayAnswer({ approvers }, me) {
   return approvers.some((a) => a === me.id || me.groups.some((g) => a === `group:${g}`) || me.roles.some((r) => a === `role:${r}`));
 }
 
-function Answer({ approval, verdict }) {
+/** Refusals after which the question stands otherwise than it is shown. */
+const OVERTAKEN = ['already-decided', 'approval-expired', 'args-changed'];
+
+/** Shows how the question stands now. Where that can't be read, the stream will tell. */
+function readAgain(id) {
+  api.getApproval(id).then((now) => takePrompt(now), () => {});
+}
+
+function Answer({ approval, verdict, onRefused }) {
   const [comment, setComment] = useState('');
   const [busy, setBusy] = useState('');
-  const [problem, setProblem] = useState(null);
-  const [unsure, setUnsure] = useState(null);
   const shown = useRef(Date.now());
   useEffect(() => { shown.current = Date.now(); }, [approval.id]);
 
   async function answer(decision, key = newKey()) {
     if (busy || Date.now() - shown.current < ARMED_AFTER) return;
     setBusy(decision);
-    setProblem(null);
+    onRefused(null);
     try {
       const body = { decision, argsHash: approval.argsHash, ...(comment.trim() ? { comment: comment.trim() } : {}) };
       const settled = await api.decideApproval(approval.id, body, key);
       if (settled) takePrompt(settled);
-      setUnsure(null);
     } catch (err) {
       // The same key again can't answer twice, so people may repeat what got no answer.
-      setUnsure(worthRetrying(err) ? { decision, key } : null);
-      setProblem(err);
+      onRefused({ err, again: worthRetrying(err) ? () => answer(decision, key) : null });
+      if (OVERTAKEN.includes(err.code)) readAgain(approval.id);
     }
     setBusy('');
   }
@@ -95,8 +104,6 @@ function Answer({ approval, verdict }) {
   return html`
     <div class="stack">
       ${!listed && html`<p class="notice wait">The rule names others as approvers. An answer of yours would be refused, and the refusal recorded.</p>`}
-      ${problem && html`<p class="notice bad" role="alert">${explain(problem)}
-        ${unsure && html` <button type="button" class="link" onClick=${() => answer(unsure.decision, unsure.key)}>Ask again</button>`}</p>`}
       <div class="answer">
         <label class="field"><span class="unseen">Reason</span>
           <input value=${comment} onInput=${(e) => setComment(e.target.value)} maxlength="2000" autocomplete="off"

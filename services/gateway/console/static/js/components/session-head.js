@@ -7,7 +7,11 @@ import { allows } from '../phases.js';
 import { may } from '../store.js';
 import { Age, Deadline, Modal, Phase, useNow } from './basics.js';
 
-const DEADLINES = { approval: 'answer within', execution: 'start within', claim: 'sandbox within', idle: 'idle in', max: 'expires in' };
+/** What is due, in words for before and after. */
+const DEADLINES = {
+  approval: ['answer within', 'answer was due'], execution: ['start within', 'start was due'], claim: ['sandbox within', 'sandbox was due'],
+  idle: ['idle in', 'idle since'], max: ['expires in', 'expired'],
+};
 
 /** @param {{session: object, asOf: number, onChanged: (session: object) => void}} props asOf: the n of a moment in the past, 0 for now */
 export function SessionHead({ session: s, asOf, onChanged }) {
@@ -36,8 +40,8 @@ function Times({ session: s, live }) {
   const now = useNow();
   return html`
     <span title=${stamp(s.createdAt)}>age <b><${Age} time=${s.createdAt} now=${now} /></b></span>
-    ${live && s.phase !== 'ended' && Object.entries(DEADLINES).map(([kind, label]) => s.deadlines[kind]
-      && html`<${Deadline} key=${kind} time=${s.deadlines[kind]} now=${now} label=${label} />`)}`;
+    ${live && s.phase !== 'ended' && Object.entries(DEADLINES).map(([kind, [label, passed]]) => s.deadlines[kind]
+      && html`<${Deadline} key=${kind} time=${s.deadlines[kind]} now=${now} label=${label} passed=${passed} />`)}`;
 }
 
 function Actions({ session: s, onChanged }) {

@@ -1,7 +1,7 @@
 /** The frame around every page: where one is, what waits, how the connection is. */
-import { html, useEffect, useState } from '../html.js';
+import { html, useEffect, useRef, useState } from '../html.js';
 import { api } from '../api.js';
-import { clock, count, span } from '../format.js';
+import { clock, count, span, who } from '../format.js';
 import { may, reconnect, signedOut, useStore } from '../store.js';
 import { useNow } from './basics.js';
 
@@ -51,12 +51,29 @@ const Mark = () => html`<svg viewBox="0 0 32 32" aria-hidden="true"><rect width=
 
 function Account({ connection }) {
   const me = useStore((s) => s.me);
+  const menu = useRef();
+  useEffect(() => {
+    // Whoever goes on elsewhere on the page is done with the menu.
+    const elsewhere = (event) => { if (!menu.current.contains(event.target)) menu.current.open = false; };
+    const escape = (event) => { if (event.key === 'Escape') menu.current.open = false; };
+    document.addEventListener('pointerdown', elsewhere);
+    document.addEventListener('keydown', escape);
+    return () => {
+      document.removeEventListener('pointerdown', elsewhere);
+      document.removeEventListener('keydown', escape);
+    };
+  }, []);
   return html`
     <div class="end">
       <span class="conn ${connection.state}" role="status">${CONNECTION[connection.state]}</span>
-      <span title=${`Roles: ${me.roles.join(', ')}`}>${me.id.replace(/^user:/, '')}<span class="who-tenant"> · ${me.tenant}</span></span>
-      <${Theme} />
-      <button type="button" class="quiet" onClick=${signOut}>Sign out</button>
+      <details class="menu" ref=${menu}>
+        <summary aria-label="Account of ${who(me.id)}">${who(me.id)}</summary>
+        <div class="menu-box">
+          <dl class="facts"><div class="full"><dt>tenant</dt><dd>${me.tenant}</dd></div><div class="full"><dt>roles</dt><dd>${me.roles.join(', ')}</dd></div></dl>
+          <${Theme} />
+          <button type="button" onClick=${signOut}>Sign out</button>
+        </div>
+      </details>
     </div>`;
 }
 
@@ -69,12 +86,11 @@ async function signOut() {
   }
 }
 
-const NEXT = { auto: 'light', light: 'dark', dark: 'auto' };
+const THEMES = { auto: 'as the system', light: 'light', dark: 'dark' };
 
 function Theme() {
   const [theme, setTheme] = useState(document.documentElement.dataset.theme || 'auto');
-  function turn() {
-    const next = NEXT[theme];
+  function choose(next) {
     if (next === 'auto') delete document.documentElement.dataset.theme;
     else document.documentElement.dataset.theme = next;
     try {
@@ -84,7 +100,10 @@ function Theme() {
     }
     setTheme(next);
   }
-  return html`<button type="button" class="quiet" onClick=${turn} title="Light, dark, or as the system">Theme: ${theme}</button>`;
+  return html`<label class="field">Theme
+    <select name="theme" value=${theme} onChange=${(e) => choose(e.target.value)}>
+      ${Object.entries(THEMES).map(([value, words]) => html`<option key=${value} value=${value}>${words}</option>`)}
+    </select></label>`;
 }
 
 /** Says since when what is shown may be wrong, and what is being done about it. */

@@ -1,6 +1,6 @@
 /**
  * A timeline that follows its end while the reader is there, and holds still when the
- * reader looks back; a chip then says that there is more below.
+ * reader looks back; a chip then says what is new below.
  */
 import { html, useEffect, useLayoutEffect, useRef, useState } from '../html.js';
 import { count } from '../format.js';
@@ -20,7 +20,8 @@ export function TimelineView({ timeline, version, target, watching = false, outg
   const box = useRef();
   const following = useRef(!target);
   const [drawnFrom, setDrawnFrom] = useState(0);
-  const [seen, setSeen] = useState(0);
+  const [atEnd, setAtEnd] = useState(!target);
+  const opened = useRef(Date.now());
   const found = useFound(timeline, version, target, box);
   const { items } = timeline;
   const foundAt = found ? items.indexOf(found) : items.length;
@@ -29,24 +30,23 @@ export function TimelineView({ timeline, version, target, watching = false, outg
   useLayoutEffect(() => {
     if (!following.current) return;
     box.current.scrollTop = box.current.scrollHeight;
-    setSeen(items.length);
   }, [version, outgoing.length]);
 
   function scrolled() {
     const { scrollHeight, scrollTop, clientHeight } = box.current;
     following.current = scrollHeight - scrollTop - clientHeight < NEAR;
-    if (following.current) setSeen(items.length);
+    if (following.current) opened.current = Date.now();
+    setAtEnd(following.current);
   }
   function earlier() {
     following.current = false;
     setDrawnFrom(drawnFrom + WINDOW);
   }
   function toEnd() {
-    following.current = true;
     box.current.scrollTop = box.current.scrollHeight;
-    setSeen(items.length);
+    scrolled();
   }
-  const below = following.current ? 0 : items.length - seen;
+  const fresh = atEnd ? 0 : countSince(items, opened.current);
   return html`
     <div class="timeline-box live-state">
       <div class="timeline" ref=${box} onScroll=${scrolled} tabindex="0" role="log" aria-live="off" aria-label=${label}>
@@ -57,8 +57,15 @@ export function TimelineView({ timeline, version, target, watching = false, outg
             <div class="item-head"><b>you</b><span class="tag ${m.state === 'retrying' ? 'wait' : ''}">${m.state === 'retrying' ? 'not sent yet, trying again' : 'sending'}</span></div>
             <div class="said">${m.content}</div></div></div>`)}
       </div>
-      ${below > 0 && html`<button type="button" class="primary new-below" onClick=${toEnd}>${count(below, 'new item')} below</button>`}
+      ${!atEnd && html`<button type="button" class="new-below ${fresh ? 'primary' : ''}" onClick=${toEnd}>${fresh ? `${count(fresh, 'new item')} below` : 'To the end'}</button>`}
     </div>`;
+}
+
+/** How many items at the end are newer than the moment at which the reader left it. */
+function countSince(items, moment) {
+  let n = 0;
+  while (n < items.length && Date.parse(items[items.length - 1 - n].time) > moment) n++;
+  return n;
 }
 
 /** Finds the item of an event and scrolls to it, once: afterwards the reader decides. */
