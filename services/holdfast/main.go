@@ -45,7 +45,7 @@ func root() *cobra.Command {
 	o.Flags(cmd)
 	cmd.AddCommand(
 		operate.Dev(o, version), operate.Serve(version), operate.Install(), operate.Token(o), operate.Version(version),
-		operate.Projections(), operate.Doctor(o),
+		operate.Projections(o), operate.Doctor(o),
 		cli.Demo(o), cli.Runtime(o), cli.Policy(o), cli.Session(o), cli.Approvals(o), cli.Audit(o), cli.Replay(o),
 	)
 	return cmd

@@ -17,7 +17,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/holdfast-io/holdfast/migrations"
-	"github.com/holdfast-io/holdfast/projections"
 	"github.com/holdfast-io/holdfast/services/gateway"
 	"github.com/holdfast-io/holdfast/services/holdfast/parts"
 	"github.com/holdfast-io/holdfast/services/internal/broker"
@@ -86,7 +85,7 @@ func Start(ctx context.Context, cfg Config) (p *Program, err error) {
 		cfg.Addr = DefaultAddr
 	}
 	if cfg.Progress == nil {
-		cfg.Progress = func(string, time.Duration) {}
+		cfg.Progress = noProgress
 	}
 	runCtx, cancel := context.WithCancel(ctx)
 	p = &Program{cfg: cfg, cancel: cancel, done: make(chan struct{})}
@@ -104,6 +103,8 @@ func Start(ctx context.Context, cfg Config) (p *Program, err error) {
 	}
 	return p, nil
 }
+
+func noProgress(string, time.Duration) {}
 
 // step runs one step of the start and tells how long it took.
 func (p *Program) step(name string, do func() error) error {
@@ -252,7 +253,7 @@ func (p *Program) startPostgres(ctx context.Context, g *ground) error {
 		return err
 	}
 	var err error
-	g.pool, err = projections.Connect(ctx, g.dsn)
+	g.pool, err = parts.OpenPool(ctx, g.dsn)
 	if err != nil {
 		return err
 	}
@@ -270,7 +271,7 @@ func (p *Program) startServices(ctx context.Context, g ground) error {
 	}
 	made := make(chan *gateway.Gateway, 1)
 	env := parts.Env{
-		Connect: g.broker.Connect, Reader: projections.NewReader(g.pool), Pool: g.pool, Logger: p.cfg.Logger, Key: key,
+		Connect: g.broker.Connect, Pool: g.pool, Logger: p.cfg.Logger, Key: key,
 		Local: workload.Local{
 			DataDir: g.dir.path, SandboxdPath: g.sandboxd, AgentSocket: g.dir.in("agent", AgentSocket),
 			Isolation: p.cfg.Isolation,

@@ -16,7 +16,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/holdfast-io/holdfast/migrations"
-	"github.com/holdfast-io/holdfast/projections"
 	"github.com/holdfast-io/holdfast/services/holdfast/dev"
 	"github.com/holdfast-io/holdfast/services/holdfast/parts"
 	"github.com/holdfast-io/holdfast/services/internal/broker"
@@ -80,14 +79,14 @@ func (s served) run(cmd *cobra.Command, service string, verbose bool) error {
 	if dsn == "" {
 		return fmt.Errorf("set %s to the Postgres that holds the views", postgres.EnvURL)
 	}
-	pool, err := projections.Connect(ctx, dsn)
+	pool, err := parts.OpenPool(ctx, dsn)
 	if err != nil {
 		return err
 	}
 	defer pool.Close()
 	env := parts.Env{
 		Connect: func(ctx context.Context, u broker.User) (*nats.Conn, error) { return connectNATS(ctx, u, log) },
-		Reader:  projections.NewReader(pool), Pool: pool, Logger: log,
+		Pool:    pool, Logger: log,
 		Local: workload.Local{DataDir: s.dataDir, SandboxdPath: s.sandboxd, AgentSocket: s.agentSocket, Isolation: s.isolation},
 	}
 	if service == "workload" || service == "gateway" {

@@ -12,11 +12,13 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/holdfast-io/holdfast/events/eventlog"
 	"github.com/holdfast-io/holdfast/events/eventlog/natslog"
 	"github.com/holdfast-io/holdfast/events/output"
 	"github.com/holdfast-io/holdfast/events/output/natsoutput"
+	"github.com/holdfast-io/holdfast/migrations"
 	"github.com/holdfast-io/holdfast/projections"
 	"github.com/holdfast-io/holdfast/services/gateway"
 	"github.com/holdfast-io/holdfast/services/gateway/console"
@@ -35,9 +37,7 @@ type Connector func(ctx context.Context, user broker.User) (*nats.Conn, error)
 // Env is what all services of a process share.
 type Env struct {
 	Connect Connector
-	// Reader reads the views, whichever service it is.
-	Reader *projections.Reader
-	// Pool is Postgres; only the projector needs it.
+	// Pool is the Postgres of the views, as OpenPool gives it.
 	Pool   *pgxpool.Pool
 	Logger *slog.Logger
 	// Key signs for sandboxes; only the workload service needs the private half.
@@ -64,6 +64,30 @@ type base struct {
 	log    eventlog.Log
 	output output.Stream
 	epoch  string
+	reader *projections.Reader
+}
+
+// close ends what the base has opened.
+func (b base) close() {
+	if b.reader != nil {
+		b.reader.Close()
+	}
+	b.nc.Close()
+}
+
+// OpenPool opens connections to the live views of a Postgres. It does not wait for
+// Postgres to be there.
+func OpenPool(ctx context.Context, dsn string) (*pgxpool.Pool, error) {
+	cfg, err := pgxpool.ParseConfig(dsn)
+	if err != nil {
+		return nil, fmt.Errorf("URL of Postgres: %w", err)
+	}
+	cfg.ConnConfig.RuntimeParams["search_path"] = migrations.SearchPath(migrations.Views)
+	pool, err := pgxpool.NewWithConfig(ctx, cfg)
+	if err != nil {
+		return nil, fmt.Errorf("connections to Postgres: %w", err)
+	}
+	return pool, nil
 }
 
 func (e Env) base(ctx context.Context, user broker.User) (base, error) {
@@ -72,6 +96,11 @@ func (e Env) base(ctx context.Context, user broker.User) (base, error) {
 		return base{}, err
 	}
 	b, err := onConnection(ctx, nc)
+	if err == nil {
+		b.reader, err = projections.NewReader(projections.ReaderConfig{
+			Pool: e.Pool, Epoch: b.epoch, Log: b.log, Logger: e.Logger.With("service", string(user)),
+		})
+	}
 	if err != nil {
 		nc.Close()
 		return base{}, fmt.Errorf("%s: %w", user, err)
@@ -101,7 +130,7 @@ func onConnection(ctx context.Context, nc *nats.Conn) (base, error) {
 
 func (e Env) serving(b base, service string) serving.Config {
 	return serving.Config{
-		NC: b.nc, Log: b.log, Epoch: b.epoch, Copy: e.Reader, Views: views.Of(e.Reader),
+		NC: b.nc, Log: b.log, Epoch: b.epoch, Copy: b.reader, Views: views.Of(b.reader),
 		Logger: e.Logger.With("service", service),
 	}
 }
@@ -125,7 +154,7 @@ func (e Env) Session(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer b.nc.Close()
+	defer b.close()
 	return session.Run(ctx, e.serving(b, "session"))
 }
 
@@ -135,7 +164,7 @@ func (e Env) Policy(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer b.nc.Close()
+	defer b.close()
 	return policy.Run(ctx, e.serving(b, "policy"))
 }
 
@@ -145,9 +174,9 @@ func (e Env) Workload(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer b.nc.Close()
+	defer b.close()
 	return workload.Run(ctx, workload.Config{
-		Config: e.serving(b, "workload"), Key: e.Key, Runtimes: views.Of(e.Reader), Local: e.Local,
+		Config: e.serving(b, "workload"), Key: e.Key, Runtimes: b.reader, Local: e.Local,
 	})
 }
 
@@ -157,7 +186,7 @@ func (e Env) Runner(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer b.nc.Close()
+	defer b.close()
 	return runner.Run(ctx, runner.Config{Config: e.serving(b, "runner"), Output: b.output})
 }
 
@@ -167,10 +196,10 @@ func (e Env) RunGateway(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer b.nc.Close()
+	defer b.close()
 	public, _ := e.Key.Public().(ed25519.PublicKey)
 	g, err := gateway.New(gateway.Config{
-		NC: b.nc, Log: b.log, Output: b.output, Epoch: b.epoch, Views: views.Of(e.Reader), TokensFile: e.Gateway.TokensFile,
+		NC: b.nc, Log: b.log, Output: b.output, Epoch: b.epoch, Views: b.reader, TokensFile: e.Gateway.TokensFile,
 		SandboxKey: public, Listener: e.Gateway.Listener, AgentListener: e.Gateway.Agents, Console: console.Files(),
 		Logger: e.Logger.With("service", "gateway"),
 	})
@@ -189,8 +218,18 @@ func (e Env) Projector(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer b.nc.Close()
-	return projections.Run(ctx, projections.Config{
-		Log: b.log, Output: b.output, Pool: e.Pool, Logger: e.Logger.With("service", "projector"),
-	})
+	defer b.close()
+	log := e.Logger.With("service", "projector")
+	decisions, err := projections.NewProjector(projections.Config{Log: b.log, Pool: e.Pool, Logger: log})
+	if err != nil {
+		return err
+	}
+	said, err := projections.NewOutputProjector(projections.OutputConfig{Stream: b.output, Epoch: b.epoch, Pool: e.Pool, Logger: log})
+	if err != nil {
+		return err
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return decisions.Run(ctx) })
+	g.Go(func() error { return said.Run(ctx) })
+	return g.Wait()
 }

@@ -1,0 +1,107 @@
+package operate
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/spf13/cobra"
+
+	"github.com/holdfast-io/holdfast/events/eventlog"
+	"github.com/holdfast-io/holdfast/events/eventlog/natslog"
+	"github.com/holdfast-io/holdfast/projections"
+	"github.com/holdfast-io/holdfast/services/holdfast/cli"
+	"github.com/holdfast-io/holdfast/services/holdfast/dev"
+	"github.com/holdfast-io/holdfast/services/holdfast/parts"
+	"github.com/holdfast-io/holdfast/services/internal/broker"
+	"github.com/holdfast-io/holdfast/services/internal/postgres"
+)
+
+// Projections is `holdfast projections …`.
+func Projections(o *cli.Options) *cobra.Command {
+	var compare bool
+	rebuild := &cobra.Command{
+		Use: "rebuild", Short: "Build the views again from the log, compare, and swap them in", Args: cobra.NoArgs,
+		Long: "With HOLDFAST_NATS_URL it works on the installation that runs there, while it runs. Without, on the data of\n" +
+			"a dev on this machine, which has to be stopped.",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var report projections.Report
+			use := func(ctx context.Context, log eventlog.Log, pool *pgxpool.Pool) (err error) {
+				report, err = projections.Rebuild(ctx, projections.RebuildConfig{
+					Log: log, Pool: pool, CompareOnly: compare, Logger: logger(cmd.ErrOrStderr(), false),
+				})
+				return err
+			}
+			if err := onProjections(cmd, o, use); err != nil {
+				return err
+			}
+			if o.Output == "json" {
+				return json.NewEncoder(cmd.OutOrStdout()).Encode(report)
+			}
+			tell(cmd.OutOrStdout(), report)
+			return nil
+		},
+	}
+	rebuild.Flags().BoolVar(&compare, "compare", false, "only compare; leave the live views in place")
+	cmd := &cobra.Command{Use: "projections", Short: "Look after the views in Postgres"}
+	cmd.AddCommand(rebuild)
+	return cmd
+}
+
+func onProjections(cmd *cobra.Command, o *cli.Options, use func(context.Context, eventlog.Log, *pgxpool.Pool) error) error {
+	ctx, log := cmd.Context(), logger(cmd.ErrOrStderr(), false)
+	if os.Getenv(EnvNATSURL) == "" {
+		dir := o.DataDir
+		if dir == "" {
+			var err error
+			if dir, err = dev.DefaultDataDir(); err != nil {
+				return err
+			}
+		}
+		return dev.Offline(ctx, dev.Config{DataDir: dir, SyncAlways: true, PostgresURL: os.Getenv(postgres.EnvURL), Logger: log}, use)
+	}
+	nc, err := connectNATS(ctx, broker.UserProjector, log)
+	if err != nil {
+		return err
+	}
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return err
+	}
+	decisions, err := natslog.New(js, nc, natslog.Options{})
+	if err != nil {
+		return err
+	}
+	pool, err := parts.OpenPool(ctx, os.Getenv(postgres.EnvURL))
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	return use(ctx, decisions, pool)
+}
+
+func tell(w io.Writer, r projections.Report) {
+	fmt.Fprintf(w, "built from the log up to sequence %d in %s\n", r.Seq, r.Took.Round(time.Millisecond))
+	for _, t := range r.Tables {
+		fmt.Fprintf(w, "  %-12s %d rows\n", t.Name, t.Rows)
+	}
+	switch {
+	case !r.Compared:
+		fmt.Fprintf(w, "the live views could not be compared: %s\n", r.Mismatch)
+	case len(r.Differences) == 0:
+		fmt.Fprintln(w, "the live views were the same")
+	default:
+		for _, d := range r.Differences {
+			fmt.Fprintf(w, "  differs: %v\n", d)
+		}
+	}
+	if r.Swapped {
+		fmt.Fprintln(w, "what was built is live now")
+	}
+}
