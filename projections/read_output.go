@@ -3,7 +3,10 @@ package projections
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/holdfast-io/holdfast/projections/internal/dbsqlc"
 	"github.com/holdfast-io/holdfast/projections/view"
@@ -48,4 +51,23 @@ func maskBatch(mask view.Masker, data []byte) json.RawMessage {
 		return mask.JSON(data) // not written by the projector
 	}
 	return view.Agui(mask, batch)
+}
+
+// OutputExtent tells up to which OUTPUT sequence everything was copied, and up to
+// which what a session said has aged out of the copy; 0 where nothing has. Read it
+// before Output: what comes later is then at most copied as well.
+func (r *Reader) OutputExtent(ctx context.Context, tenant, session string) (reached, gone uint64, err error) {
+	row, err := r.q.OutputCheckpoint(ctx, checkpointOutput)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows): // nothing was copied yet
+	case err != nil:
+		return 0, 0, readError(err)
+	case row.Epoch == r.cfg.Epoch:
+		reached = uint64(row.Seq)
+	}
+	floor, err := r.q.OutputFloor(ctx, dbsqlc.OutputFloorParams{Tenant: tenant, Session: clean(session)})
+	if err != nil {
+		return 0, 0, readError(err)
+	}
+	return reached, uint64(floor), nil
 }
