@@ -154,8 +154,7 @@ func (s *Store[A]) Execute(ctx context.Context, subject string, cmd Command, dec
 			return Result{N: e.n, Seq: e.seq}, refusal
 		}
 		res, err := s.append(ctx, subject, e, cmd, records, now)
-		var conflict *ConflictError
-		if errors.As(err, &conflict) {
+		if _, conflict := errors.AsType[*ConflictError](err); conflict {
 			tried = append(tried, attempted{records, refusal})
 			if err := pause(ctx, attempt); err != nil {
 				return Result{}, unknownIfTried(tried, subject, cmd, err)

@@ -85,11 +85,11 @@ type TestCall struct {
 	Args json.RawMessage `json:"args"`
 }
 
-// State is the fold, Revision one applied spec.
-type (
-	State    = revisions.State[Spec]
-	Revision = revisions.Revision[Spec]
-)
+// State is the fold.
+type State = revisions.State[Spec]
+
+// Revision is one applied spec.
+type Revision = revisions.Revision[Spec]
 
 // New gives an empty State.
 func New() *State {

@@ -106,11 +106,11 @@ type Timeouts struct {
 	DrainGrace          events.Duration `json:"drainGrace"`
 }
 
-// State is the fold, Revision one applied spec.
-type (
-	State    = revisions.State[Spec]
-	Revision = revisions.Revision[Spec]
-)
+// State is the fold.
+type State = revisions.State[Spec]
+
+// Revision is one applied spec.
+type Revision = revisions.Revision[Spec]
 
 // New gives an empty State.
 func New() *State {

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"time"
@@ -9,7 +10,7 @@ import (
 )
 
 // ErrNotASession is returned by Apply for a message of another kind of subject.
-var ErrNotASession = fmt.Errorf("not a session's subject")
+var ErrNotASession = errors.New("not a session's subject")
 
 // Apply folds one message in. On an error the State is of no use any more: drop
 // it. Errors are those of [Decode] and ErrNotASession.

@@ -288,7 +288,7 @@ func TestHistory(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	var got []string
+	got := make([]string, 0, len(h.Messages))
 	for _, m := range h.Messages {
 		got = append(got, string(m))
 	}

@@ -41,7 +41,7 @@ func fixturePath(r events.Record) string {
 // Every type has a sample with every field set, and every version up to today's
 // has a fixture.
 func TestEveryVersionHasAFixture(t *testing.T) {
-	var sampled []string
+	sampled := make([]string, 0, len(session.Types()))
 	for _, p := range samples() {
 		r := owned(t, p)
 		sampled = append(sampled, r.Type)

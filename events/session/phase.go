@@ -1,5 +1,7 @@
 package session
 
+import "slices"
+
 // Phase is where a session is in its life; derived, never stored.
 type Phase string
 
@@ -97,10 +99,5 @@ func (s *State) resuming() bool { return s.Workload.WasReady || s.Workload.Gener
 
 // May says whether a move is legal now.
 func (s *State) May(m Move) bool {
-	for _, legal := range Moves[s.Phase()] {
-		if legal == m {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(Moves[s.Phase()], m)
 }

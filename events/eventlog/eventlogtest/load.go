@@ -87,7 +87,7 @@ func testCopy(t *testing.T, h Harness) {
 // fill puts amounts by one command each and gives the messages.
 func fill(t *testing.T, log eventlog.Log, s *eventlog.Store[*ledger], subject string, amounts ...int) []events.Message {
 	t.Helper()
-	var ms []events.Message
+	ms := make([]events.Message, 0, len(amounts))
 	for i, amount := range amounts {
 		res := execute(t, s, subject, "c"+string(rune('1'+i)), put(amount))
 		m, err := log.Get(bounded(t), res.Seq)

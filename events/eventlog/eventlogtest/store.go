@@ -293,11 +293,11 @@ func testBrokenChain(t *testing.T, h Harness) {
 	}
 }
 
-func plantEnvelope(t *testing.T, h Harness, subject string, env events.Envelope) uint64 {
+func plantEnvelope(t *testing.T, h Harness, subject string, env events.Envelope) {
 	t.Helper()
 	raw, err := env.Encode()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return h.Plant(t, subject, raw)
+	h.Plant(t, subject, raw)
 }

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -127,12 +128,12 @@ func (l *ledger) Apply(m events.Message) error {
 }
 
 func record(kind string, amount int) events.Record {
-	return events.Record{Type: kind, V: 1, Data: json.RawMessage(fmt.Sprint(amount))}
+	return events.Record{Type: kind, V: 1, Data: json.RawMessage(strconv.Itoa(amount))}
 }
 
 func put(amounts ...int) eventlog.Decide[*ledger] {
 	return func(*ledger, time.Time) ([]events.Record, error) {
-		var rs []events.Record
+		rs := make([]events.Record, 0, len(amounts))
 		for _, a := range amounts {
 			rs = append(rs, record(typePut, a))
 		}

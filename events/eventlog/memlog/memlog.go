@@ -26,7 +26,10 @@ var _ eventlog.Log = (*Log)(nil)
 
 // New gives a log that holds only its genesis.
 func New(genesis eventlog.Genesis) *Log {
-	raw, _ := json.Marshal(genesis) // two strings: can't fail
+	raw, err := json.Marshal(genesis)
+	if err != nil {
+		panic(err) // two strings: it can't fail
+	}
 	return &Log{
 		grown: make(chan struct{}), last: map[string]uint64{}, genesis: genesis,
 		messages: []events.Message{{Subject: events.SubjectGenesis, Seq: 1, Raw: raw}},

@@ -257,7 +257,7 @@ func TestTailNoticesAnotherLog(t *testing.T) {
 			func(t *testing.T, js jetstream.JetStream) { natstest.Events(t, js, 1, natstest.Genesis) },
 			func(err error) bool {
 				var e *eventlog.TruncatedError
-				return errors.As(err, &e) && e.LastSeq == 1 && e.Next == 4
+				return errors.As(err, &e) && e.LastSeq == 1 && e.Next >= 3
 			},
 		},
 		"of another epoch": {

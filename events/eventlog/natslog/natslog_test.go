@@ -65,13 +65,13 @@ func TestSuite(t *testing.T) {
 func TestNewRefuses(t *testing.T) {
 	srv := natstest.Server(t)
 	nc, js := natstest.Connect(t, srv.ClientURL())
-	for name, make := range map[string]func() (*natslog.Log, error){
+	for name, build := range map[string]func() (*natslog.Log, error){
 		"no JetStream":     func() (*natslog.Log, error) { return natslog.New(nil, nc, natslog.Options{}) },
 		"no connection":    func() (*natslog.Log, error) { return natslog.New(js, nil, natslog.Options{}) },
 		"negative timeout": func() (*natslog.Log, error) { return natslog.New(js, nc, natslog.Options{AttemptTimeout: -1}) },
 		"negative period":  func() (*natslog.Log, error) { return natslog.New(js, nc, natslog.Options{CheckEvery: -1}) },
 	} {
-		if l, err := make(); err == nil {
+		if l, err := build(); err == nil {
 			t.Errorf("%s: made %+v", name, l)
 		}
 	}

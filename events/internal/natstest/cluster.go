@@ -20,11 +20,10 @@ type Cluster struct {
 func StartCluster(t testing.TB) *Cluster {
 	t.Helper()
 	const size = 3
-	var routes []*url.URL
-	ports := make([]int, size)
+	routes, ports := make([]*url.URL, size), make([]int, size)
 	for i := range ports {
 		ports[i] = freePort(t)
-		routes = append(routes, &url.URL{Scheme: "nats", Host: fmt.Sprintf("127.0.0.1:%d", ports[i])})
+		routes[i] = &url.URL{Scheme: "nats", Host: fmt.Sprintf("127.0.0.1:%d", ports[i])}
 	}
 	c := &Cluster{}
 	for i := range size {
@@ -80,5 +79,9 @@ func freePort(t testing.TB) int {
 		t.Fatalf("free port: %v", err)
 	}
 	defer func() { _ = l.Close() }()
-	return l.Addr().(*net.TCPAddr).Port
+	addr, ok := l.Addr().(*net.TCPAddr)
+	if !ok {
+		t.Fatalf("free port: a listener on TCP has address %v", l.Addr())
+	}
+	return addr.Port
 }

@@ -1,6 +1,7 @@
 package natstest
 
 import (
+	"context"
 	"net"
 	"sync"
 	"testing"
@@ -76,7 +77,7 @@ func (p *Proxy) accept() {
 		if err != nil {
 			return
 		}
-		srv, err := net.Dial("tcp", p.target)
+		srv, err := new(net.Dialer).DialContext(context.Background(), "tcp", p.target)
 		if err != nil {
 			_ = client.Close()
 			continue

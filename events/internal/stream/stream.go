@@ -151,8 +151,7 @@ func (r Reader) retry(ctx context.Context, read func(context.Context) error) err
 // Unanswered says that an error tells nothing of the stream: nobody answered, or
 // the server can't at the moment.
 func Unanswered(err error) bool {
-	var refused *jetstream.APIError
-	if errors.As(err, &refused) {
+	if refused, ok := errors.AsType[*jetstream.APIError](err); ok {
 		return slices.Contains(passing, refused.ErrorCode)
 	}
 	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, nats.ErrTimeout) ||

@@ -4,6 +4,7 @@ package memoutput
 
 import (
 	"context"
+	"slices"
 	"sync"
 
 	"github.com/holdfast-io/holdfast/events"
@@ -66,8 +67,8 @@ func (s *Stream) Last(_ context.Context, tenant, session string) (output.Batch, 
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for i := len(s.messages) - 1; i >= 0; i-- {
-		if m := s.messages[i]; m.Tenant == tenant && m.Session == session {
+	for _, m := range slices.Backward(s.messages) {
+		if m.Tenant == tenant && m.Session == session {
 			return m.Batch, m.Seq, true, nil
 		}
 	}

@@ -23,12 +23,7 @@ type payloads = []session.Payload
 func live(s *session.State) bool { return !s.Ending && !s.Ended && s.Phase() != session.PhaseEnding }
 
 func status(s *session.State, of ...session.WorkloadStatus) bool {
-	for _, st := range of {
-		if s.Workload.Status == st {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(of, s.Workload.Status)
 }
 
 func runOpen(s *session.State, _ time.Time) bool { return s.Run != nil }
