@@ -61,7 +61,7 @@ func (c *commander) do(ctx context.Context, verb, id string, body any) (command.
 
 // measureCommand compares one writer's latency.
 func measureCommand(ctx context.Context, l *lab) (f finding, err error) {
-	g, err := l.newGround(ctx)
+	g, err := l.newGround(ctx, true)
 	if err != nil {
 		return f, err
 	}
@@ -142,7 +142,7 @@ const writers = 64
 
 // measureThroughput compares what many writers get done.
 func measureThroughput(ctx context.Context, l *lab) (f finding, err error) {
-	g, err := l.newGround(ctx)
+	g, err := l.newGround(ctx, true)
 	if err != nil {
 		return f, err
 	}

@@ -33,8 +33,9 @@ type ground struct {
 	closers []func() error
 }
 
-// newGround starts a ground with one runtime applied. Close it.
-func (l *lab) newGround(ctx context.Context) (g *ground, err error) {
+// newGround starts a ground with one runtime applied. Close it. Only where nothing
+// that is measured writes to the log may it do without syncing each append.
+func (l *lab) newGround(ctx context.Context, sync bool) (g *ground, err error) {
 	g = &ground{lab: l}
 	defer func() {
 		if err != nil {
@@ -45,7 +46,7 @@ func (l *lab) newGround(ctx context.Context) (g *ground, err error) {
 	if err != nil {
 		return g, err
 	}
-	g.broker, err = broker.Start(broker.Config{Dir: dir, SyncAlways: true, Logger: l.logger})
+	g.broker, err = broker.Start(broker.Config{Dir: dir, SyncAlways: sync, Logger: l.logger})
 	if err != nil {
 		return g, err
 	}

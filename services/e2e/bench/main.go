@@ -27,6 +27,7 @@ type benchmark struct {
 var benchmarks = []benchmark{
 	{"command", measureCommand},
 	{"throughput", measureThroughput},
+	{"projector", measureProjector},
 }
 
 // lab is what benchmarks run in.

@@ -63,11 +63,11 @@ type operation func(ctx context.Context) (time.Duration, error)
 // warm pairs that don't count.
 func inTurns(ctx context.Context, warm, count, pairs int, ours, base operation) (rounds, error) {
 	var r rounds
-	if _, _, err := turn(ctx, warm, ours, base); err != nil {
+	if _, _, err := alternate(ctx, warm, ours, base); err != nil {
 		return r, err
 	}
 	for range count {
-		a, b, err := turn(ctx, pairs, ours, base)
+		a, b, err := alternate(ctx, pairs, ours, base)
 		if err != nil {
 			return r, err
 		}
@@ -76,7 +76,7 @@ func inTurns(ctx context.Context, warm, count, pairs int, ours, base operation) 
 	return r, nil
 }
 
-func turn(ctx context.Context, pairs int, ours, base operation) (a, b series, err error) {
+func alternate(ctx context.Context, pairs int, ours, base operation) (a, b series, err error) {
 	for range pairs {
 		took, err := ours(ctx)
 		if err != nil {
