@@ -46,7 +46,10 @@ func (t *tail) line(line string) {
 	t.lines = append(t.lines, line)
 	t.lines = t.lines[max(0, len(t.lines)-keptLines):]
 	level := slog.LevelDebug
-	if strings.HasPrefix(line, "FATAL:") || strings.HasPrefix(line, "PANIC:") {
+	switch {
+	case strings.Contains(line, "is starting up"), strings.Contains(line, "does not exist"):
+		// What the one who waits for the start hears; it says so itself if it lasts.
+	case strings.HasPrefix(line, "FATAL:") || strings.HasPrefix(line, "PANIC:"):
 		level = slog.LevelWarn
 	}
 	t.logger.Log(context.Background(), level, "postgres", "line", line)

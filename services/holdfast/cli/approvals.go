@@ -123,11 +123,7 @@ func pretty(raw json.RawMessage) string {
 	if json.Unmarshal(raw, &v) != nil {
 		return string(raw)
 	}
-	out, err := json.MarshalIndent(v, "", "  ")
-	if err != nil {
-		return string(raw)
-	}
-	return string(out)
+	return encode(v, "  ", string(raw))
 }
 
 func approvalsDecide(o *Options, name, short string, decision api.Answer) *cobra.Command {

@@ -77,9 +77,17 @@ func compact(raw json.RawMessage) string {
 	if json.Unmarshal(raw, &v) != nil {
 		return string(raw)
 	}
-	out, err := json.Marshal(v)
-	if err != nil {
-		return string(raw)
+	return encode(v, "", string(raw))
+}
+
+// encode is JSON for people: < > & stay themselves.
+func encode(v any, indent, otherwise string) string {
+	var out strings.Builder
+	enc := json.NewEncoder(&out)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", indent)
+	if enc.Encode(v) != nil {
+		return otherwise
 	}
-	return string(out)
+	return strings.TrimSuffix(out.String(), "\n")
 }

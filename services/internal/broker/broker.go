@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -124,8 +125,15 @@ type serverLog struct{ log *slog.Logger }
 // Noticef implements server.Logger.
 func (l serverLog) Noticef(format string, args ...any) { l.line(slog.LevelDebug, format, args) }
 
-// Warnf implements server.Logger.
-func (l serverLog) Warnf(format string, args ...any) { l.line(slog.LevelWarn, format, args) }
+// Warnf implements server.Logger. That passwords are in plain text is nothing to
+// warn of: they are random, of this process, and never written down.
+func (l serverLog) Warnf(format string, args ...any) {
+	level := slog.LevelWarn
+	if strings.HasPrefix(format, "Plaintext passwords") {
+		level = slog.LevelDebug
+	}
+	l.line(level, format, args)
+}
 
 // Fatalf implements server.Logger.
 func (l serverLog) Fatalf(format string, args ...any) { l.line(slog.LevelError, format, args) }

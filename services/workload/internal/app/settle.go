@@ -291,7 +291,8 @@ func (a *App) verify(ctx context.Context, w want) error {
 	case !isGone(err):
 		return err
 	}
-	return a.lost(ctx, w.ref, w.podUID, err.Error())
+	a.cfg.Logger.LogAttrs(ctx, slog.LevelInfo, "sandbox is gone", slog.String("session", w.ref.Session), slog.Any("error", err))
+	return a.lost(ctx, w.ref, w.podUID, decider.CauseDied)
 }
 
 // lost appends that an incarnation is gone. The driver keeps the files of a
