@@ -35,7 +35,10 @@ func (s *Store[A]) refresh(ctx context.Context, subject string, e *entry[A]) (*e
 // upTo gives the aggregate as of last, a message of its subject, from what is
 // held of it (nil for nothing), else from the copy, and the rest from the log.
 // What is held or copied and doesn't fit the log's chain is dropped: it is of
-// another log, or of this one before it was restored.
+// another log, or of this one before it was restored. A chain that goes on from the
+// very sequence that is held is taken for the same one: to read the message there
+// again at every catching up would cost each conflict a round trip, and a restored
+// log has another epoch, under which processes start anew.
 func (s *Store[A]) upTo(ctx context.Context, subject string, held *entry[A], last events.Message) (*entry[A], error) {
 	e := held
 	if e == nil || e.seq > last.Seq {

@@ -1,0 +1,108 @@
+package eventlog_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/holdfast-io/holdfast/events"
+	"github.com/holdfast-io/holdfast/events/eventlog"
+	"github.com/holdfast-io/holdfast/events/eventlog/memlog"
+	"github.com/holdfast-io/holdfast/events/session"
+)
+
+// What one suite can show of every log is in eventlogtest; here is what needs a
+// log that is another one from one moment to the next.
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const subject = "ev.t1.s.s-1"
+
+// switched is whichever log is set.
+type switched struct{ eventlog.Log }
+
+func storeOn(log eventlog.Log) *eventlog.Store[*session.State] {
+	return eventlog.NewStore(eventlog.Config[*session.State]{Log: log, New: session.New, Service: events.ServiceSession})
+}
+
+func send(run string) eventlog.Decide[*session.State] {
+	return func(*session.State, time.Time) ([]events.Record, error) {
+		return session.Records(events.ServiceSession, session.MessageReceived{MessageID: "m-" + run, RunID: run, Content: json.RawMessage(`"x"`)})
+	}
+}
+
+func execute(t *testing.T, s *eventlog.Store[*session.State], id string) eventlog.Result {
+	t.Helper()
+	cmd := eventlog.Command{ID: id, Actor: events.Actor{Kind: events.ActorPerson, ID: "alice"}}
+	res, err := s.Execute(t.Context(), subject, cmd, send("r-"+id))
+	if err != nil {
+		t.Fatalf("command %s: %v", id, err)
+	}
+	return res
+}
+
+// A log is replaced by one that has other commands at the same sequences: nothing
+// that the cache holds of the first is answered or built upon.
+func TestAnotherLogUnderTheCache(t *testing.T) {
+	for name, next := range map[string]string{"a command of the first log": "c2", "a new command": "c9"} {
+		t.Run(name, func(t *testing.T) {
+			first, second := memlog.New(eventlog.Genesis{}), memlog.New(eventlog.Genesis{})
+			log := &switched{first}
+			s := storeOn(log)
+			execute(t, s, "c1")
+			execute(t, s, "c2")
+			other := storeOn(second)
+			execute(t, other, "c1")
+			execute(t, other, "x2")
+
+			log.Log = second
+			if res := execute(t, s, next); res.Repeated || res.N != 3 {
+				t.Errorf("%+v; want it decided anew, at n 3", res)
+			}
+			if err := s.Read(t.Context(), subject, func(snap eventlog.Snapshot[*session.State]) error {
+				if _, kept := snap.State.RunIDs["r-c2"]; kept != (next == "c2") || len(snap.State.Queue) != 3 {
+					t.Errorf("the state has %v queued", snap.State.Queue)
+				}
+				return nil
+			}); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}
+
+// Commands of one subject wait for each other, no longer than their context; other
+// subjects don't wait.
+func TestOneAtATimeForASubject(t *testing.T) {
+	s := storeOn(memlog.New(eventlog.Genesis{}))
+	deciding, goOn, done := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+	cmd := eventlog.Command{ID: "slow", Actor: events.Actor{Kind: events.ActorPerson, ID: "alice"}}
+	go func() {
+		_, err := s.Execute(t.Context(), subject, cmd, func(st *session.State, now time.Time) ([]events.Record, error) {
+			close(deciding)
+			<-goOn
+			return send("r-slow")(st, now)
+		})
+		done <- err
+	}()
+	<-deciding
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := s.Execute(ended, subject, cmd, send("r")); !errors.Is(err, context.Canceled) {
+		t.Errorf("a command behind another: %v", err)
+	}
+	if err := s.Read(ended, subject, func(eventlog.Snapshot[*session.State]) error { return nil }); !errors.Is(err, context.Canceled) {
+		t.Errorf("a read behind a command: %v", err)
+	}
+	if _, err := s.Execute(t.Context(), "ev.t1.s.s-2", cmd, send("r")); err != nil {
+		t.Errorf("a command on another subject: %v", err)
+	}
+	close(goOn)
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
