@@ -2,6 +2,7 @@ package view
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -9,6 +10,10 @@ import (
 // masked, or the whole match where the rule has no group.
 type rule struct {
 	pattern *regexp.Regexp
+	// hints are what a match has to contain, in lower case, one of them. Looking for
+	// them is a hundred times cheaper than the pattern, and most texts have none: one
+	// that speaks of a token is not searched for private keys.
+	hints []string
 	// spares says of a match that it is none after all.
 	spares func(match []string, value string) bool
 }
@@ -20,10 +25,10 @@ const value = `("[^"]*"|'[^']*'|[^\s"'&;|<>,)}\]]+)`
 const secretWord = `(?:password|passwd|passphrase|[a-z0-9]_?pwd|secret|token|api[_-]?key|access[_-]?key|private[_-]?key|credentials?)`
 
 var rules = []rule{
-	{pattern: regexp.MustCompile(`-----BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----(?s:.*?)(?:-----END [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----|\z)`)},
+	{hints: []string{"private key"}, pattern: regexp.MustCompile(`-----BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----(?s:.*?)(?:-----END [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----|\z)`)},
 	// Keys that carry their issuer's mark: AWS, GitHub, GitLab, Slack, OpenAI and
 	// Anthropic, Stripe, Google, npm, and JSON web tokens.
-	{pattern: regexp.MustCompile(`\b(?:` + strings.Join([]string{
+	{hints: []string{"akia", "asia", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "xox", "sk-", "sk_live_", "sk_test_", "rk_live_", "rk_test_", "aiza", "npm_", "eyj"}, pattern: regexp.MustCompile(`\b(?:` + strings.Join([]string{
 		`(?:AKIA|ASIA)[0-9A-Z]{16}`,
 		`gh[pousr]_[A-Za-z0-9]{20,}`,
 		`github_pat_\w{20,}`,
@@ -35,13 +40,13 @@ var rules = []rule{
 		`npm_[A-Za-z0-9]{30,}`,
 		`eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*`,
 	}, "|") + `)`)},
-	{pattern: regexp.MustCompile(`(?i)\bauthorization["']?\s*[:=]\s*["']?(?:(?:bearer|basic|token|digest)\s+)?([^\s"',;]+)`), spares: reference},
-	{pattern: regexp.MustCompile(`(?i)\b(?:bearer|basic)\s+([A-Za-z0-9._~+/=-]{12,})`), spares: prose},
-	{pattern: regexp.MustCompile(`(?i)(` + secretWord + `)["']?\s*[=:]\s*` + value), spares: reference},
-	{pattern: regexp.MustCompile(`(?i)-[\w-]*(?:password|passwd|passphrase|secret|token|api-?key)[ \t]+("[^"]*"|'[^']*'|[^\s"'&;|<>-][^\s"'&;|<>]*)`), spares: reference},
-	{pattern: regexp.MustCompile(`(?i)\bcurl\b[^\n|;&]*?\s(?:-u|--user)[ =]?["']?[^\s:"']+:([^\s"']+)`), spares: reference},
-	{pattern: regexp.MustCompile(`\bsshpass\s+-p\s*` + value), spares: reference},
-	{pattern: regexp.MustCompile(`[A-Za-z][A-Za-z0-9+.-]*://[^\s/:@"']*:([^\s/@"']+)@`), spares: reference},
+	{hints: []string{"authorization"}, pattern: regexp.MustCompile(`(?i)\bauthorization["']?\s*[:=]\s*["']?(?:(?:bearer|basic|token|digest)\s+)?([^\s"',;]+)`), spares: reference},
+	{hints: []string{"bearer", "basic"}, pattern: regexp.MustCompile(`(?i)\b(?:bearer|basic)\s+([A-Za-z0-9._~+/=-]{12,})`), spares: prose},
+	{hints: []string{"pass", "pwd", "secret", "token", "key", "credential"}, pattern: regexp.MustCompile(`(?i)(` + secretWord + `)["']?\s*[=:]\s*` + value), spares: reference},
+	{hints: []string{"pass", "secret", "token", "key"}, pattern: regexp.MustCompile(`(?i)-[\w-]*(?:password|passwd|passphrase|secret|token|api-?key)[ \t]+("[^"]*"|'[^']*'|[^\s"'&;|<>-][^\s"'&;|<>]*)`), spares: reference},
+	{hints: []string{"curl"}, pattern: regexp.MustCompile(`(?i)\bcurl\b[^\n|;&]*?\s(?:-u|--user)[ =]?["']?[^\s:"']+:([^\s"']+)`), spares: reference},
+	{hints: []string{"sshpass"}, pattern: regexp.MustCompile(`\bsshpass\s+-p\s*` + value), spares: reference},
+	{hints: []string{"://"}, pattern: regexp.MustCompile(`[A-Za-z][A-Za-z0-9+.-]*://[^\s/:@"']*:([^\s/@"']+)@`), spares: reference},
 }
 
 // reference spares a value that only names where the secret is, as a shell
@@ -57,35 +62,32 @@ func reference(match []string, value string) bool {
 // prose spares what is only a word: "basic understanding".
 func prose(_ []string, value string) bool { return strings.IndexAny(value, "0123456789._~+/=") < 0 }
 
-// hints are what a text with a secret has to contain, in lower case: looking for
-// them is far cheaper than the rules, and most texts have none. A backslash may
-// hide anything in JSON.
-var hints = []string{
-	"pass", "secret", "token", "key", "pwd", "credential", "authorization", "bearer", "basic", "://", `\u`, `\/`,
-	"akia", "asia", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "xox", "sk-", "sk_", "rk_", "aiza", "npm_", "eyj",
-	"curl", "sshpass",
+// escapes may hide any of the hints in JSON.
+var escapes = []string{`\u`, `\/`}
+
+// mayHoldSecret says whether JSON that isn't decoded is worth looking into.
+func mayHoldSecret(s string) bool {
+	if containsAny(s, escapes) {
+		return true
+	}
+	lower := strings.ToLower(s)
+	return slices.ContainsFunc(rules, func(r rule) bool { return containsAny(lower, r.hints) })
 }
 
-func mayHoldSecret(s string) bool {
-	lower := strings.ToLower(s)
-	for _, h := range hints {
-		if strings.Contains(lower, h) {
-			return true
-		}
-	}
-	return false
+func containsAny(s string, parts []string) bool {
+	return slices.ContainsFunc(parts, func(part string) bool { return strings.Contains(s, part) })
 }
 
 // maskSecrets masks until nothing is recognised any more: what one rule masks may
 // give another its word boundary, and masking twice has to be masking once.
 func maskSecrets(s string) string {
-	if !mayHoldSecret(s) {
-		return s
-	}
+	lower := strings.ToLower(s)
 	for {
 		before := s
 		for _, r := range rules {
-			s = r.mask(s)
+			if containsAny(lower, r.hints) { // masking only takes away
+				s = r.mask(s)
+			}
 		}
 		if s == before {
 			return s
@@ -127,9 +129,11 @@ var secretNames = []string{
 	"authorization", "credential", "credentials",
 }
 
+var undashed = strings.NewReplacer("-", "", "_", "")
+
 // secretName says whether a member's name announces a secret: apiKey, db_password.
 func secretName(key string) bool {
-	name := strings.NewReplacer("-", "", "_", "").Replace(strings.ToLower(key))
+	name := undashed.Replace(strings.ToLower(key))
 	for _, end := range secretNames {
 		if strings.HasSuffix(name, end) {
 			return true
