@@ -50,8 +50,8 @@ func (h *Hub) attach(ctx context.Context, key sessionKey, after cursor.Session, 
 		to := a.register()
 		from := after
 		if foreign {
-			from = cursor.Session{Epoch: h.cfg.Epoch, N: to.n, Out: to.out}
-			a.first = gapFrame(key.session, h.cfg.Now(), after.String(), from.String(), gapEpoch, h.snapshotOf(ctx, key))
+			from = cursor.Session{Epoch: h.cfg.Epoch} // a place in another log is none in this one
+			a.first = newFrame(gapFrame(key.session, h.cfg.Now(), after.String(), from.String(), gapEpoch, h.snapshotOf(ctx, key)))
 		}
 		a.history, err = t.newHistory(ctx, from, to)
 	}
@@ -169,15 +169,15 @@ func (a *attachment) run(ctx context.Context) {
 // send sends the history.
 func (a *attachment) send(ctx context.Context) bool {
 	for {
-		f, err := a.history.next(ctx)
+		f, ok, err := a.history.next(ctx)
 		if err != nil {
 			a.fail(ctx, err)
 			return false
 		}
-		if f == nil {
+		if !ok {
 			return true
 		}
-		if !a.put(ctx, f) {
+		if !a.put(ctx, newFrame(f)) {
 			return false
 		}
 	}

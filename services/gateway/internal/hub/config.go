@@ -75,18 +75,15 @@ type Sessions interface {
 	Session(ctx context.Context, tenant, id string, view func(*session.State) error) error
 }
 
-// History is what the projections keep of streams. An error means that they can't
-// be read now.
+// History is what the projections keep of streams (see Projected). An error means
+// that they can't be read now.
 type History interface {
 	// Timeline gives a session's frames with n above after, in order and without
 	// cursors, at most limit.
 	Timeline(ctx context.Context, tenant, session string, after uint64, limit int) ([]view.Frame, error)
 	// Output gives a session's batches with a sequence above after, in order, at
 	// most limit.
-	Output(ctx context.Context, epoch, tenant, session string, after uint64, limit int) (OutputPage, error)
-	// OutputK gives the highest k of a run among the batches up to a sequence; 0 for
-	// none.
-	OutputK(ctx context.Context, tenant, session, run string, upTo uint64) (uint64, error)
+	Output(ctx context.Context, tenant, session string, after uint64, limit int) (OutputPage, error)
 	// Pending gives the tenant's open questions, at most limit.
 	Pending(ctx context.Context, tenant string, limit int) ([]view.Approval, error)
 }

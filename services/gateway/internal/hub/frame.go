@@ -90,17 +90,15 @@ type snapshot struct {
 }
 
 // controlFrame makes a control frame. cursor is where the viewer is behind it.
-func controlFrame(cursor, session string, at time.Time, c control) *frame {
+func controlFrame(cursor, session string, at time.Time, c control) view.Frame {
 	data, err := events.Marshal(c)
 	if err != nil {
 		panic(err) // strings, numbers, and JSON that was decoded before
 	}
-	return newFrame(view.Frame{
-		Cursor: cursor, Session: session, Time: at.UTC(), Kind: view.FrameControl, Data: json.RawMessage(data),
-	})
+	return view.Frame{Cursor: cursor, Session: session, Time: at.UTC(), Kind: view.FrameControl, Data: json.RawMessage(data)}
 }
 
 // gapFrame is the control frame of a gap.
-func gapFrame(session string, at time.Time, from, to string, reason gapReason, s *snapshot) *frame {
+func gapFrame(session string, at time.Time, from, to string, reason gapReason, s *snapshot) view.Frame {
 	return controlFrame(to, session, at, control{Type: controlGap, From: &from, To: to, Reason: reason, Snapshot: s})
 }

@@ -73,63 +73,61 @@ func (h *history) fill(ctx context.Context) error {
 	return nil
 }
 
-// next gives the next frame; nil at the end.
-func (h *history) next(ctx context.Context) (*frame, error) {
+// next gives the next frame; ok is false at the end.
+func (h *history) next(ctx context.Context) (f view.Frame, ok bool, err error) {
 	for {
 		if err := h.fill(ctx); err != nil {
-			return nil, err
+			return view.Frame{}, false, err
 		}
 		if h.expired > h.at.Out {
-			return h.gap(ctx, h.expired, gapExpired), nil
+			return h.gap(ctx, h.expired, gapExpired), true, nil
 		}
 		if len(h.batches) > 0 {
 			h.highest = max(h.highest, h.batches[0].Batch.After)
 		}
 		switch {
 		case len(h.events) > 0 && (len(h.batches) == 0 || h.events[0].N <= h.highest):
-			f := h.events[0]
+			f = h.events[0]
 			h.events = h.events[1:]
 			h.at.N = f.N
 			f.Cursor = h.at.String()
-			return newFrame(f), nil
+			return f, true, nil
 		case len(h.batches) > 0:
-			if f := h.batch(ctx); f != nil {
-				return f, nil
+			if f, ok = h.batch(ctx); ok {
+				return f, true, nil
 			}
 		default:
-			return nil, nil //nolint:nilnil // nothing is left
+			return view.Frame{}, false, nil
 		}
 	}
 }
 
-// batch gives the frame of the next batch, nil for one that was seen.
-func (h *history) batch(ctx context.Context) *frame {
+// batch gives the frame of the next batch; ok is false for one that was seen.
+func (h *history) batch(ctx context.Context) (f view.Frame, ok bool) {
 	m := h.batches[0]
-	if m.Seq <= h.at.Out { // a gap has passed it
+	switch {
+	case m.Seq <= h.at.Out: // a gap has passed it
 		h.batches = h.batches[1:]
-		return nil
-	}
-	if m.Batch.After > h.to.n { // its event isn't in the log
+		return view.Frame{}, false
+	case m.Batch.After > h.to.n: // its event isn't in the log
 		h.batches = h.batches[1:]
-		return h.gap(ctx, m.Seq, gapUnavailable)
+		return h.gap(ctx, m.Seq, gapUnavailable), true
 	}
-	before := h.seen
 	v := h.seen.next(m.Batch)
 	if v.hole && m.Seq-1 > h.at.Out {
-		h.seen = before
-		h.seen.known = false // the gap has said it
-		return h.gap(ctx, m.Seq-1, gapUnavailable)
+		h.seen = seen{} // said by the gap; the batch comes next
+		return h.gap(ctx, m.Seq-1, gapUnavailable), true
 	}
 	h.batches = h.batches[1:]
 	if !v.fresh {
-		return nil
+		return view.Frame{}, false
 	}
 	h.at.Out = m.Seq
-	return newFrame(aguiFrame(h.key.session, h.at, h.mask, v.rest))
+	return aguiFrame(h.key.session, h.at, h.mask, v.rest), true
 }
 
 // gap moves on to a place of the output and says so.
-func (h *history) gap(ctx context.Context, out uint64, reason gapReason) *frame {
+func (h *history) gap(ctx context.Context, out uint64, reason gapReason) view.Frame {
 	from := h.at.String()
 	h.at.Out = max(h.at.Out, out)
 	return gapFrame(h.key.session, h.hub.cfg.Now(), from, h.at.String(), reason, h.hub.snapshotOf(ctx, h.key))
@@ -178,22 +176,31 @@ func (h *history) readOutput(ctx context.Context) error {
 	}
 	copied := h.hub.cfg.History == nil // whether there is no copy, or it has said all that it has
 	if h.hub.cfg.History != nil {
-		page, err := h.hub.cfg.History.Output(ctx, h.hub.cfg.Epoch, h.key.tenant, h.key.session, h.outputFrom, pageSize)
+		page, err := h.hub.cfg.History.Output(ctx, h.key.tenant, h.key.session, h.outputFrom, pageSize)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
 		if err == nil && (len(page.Batches) > 0 || page.Reached > h.outputFrom) {
-			reached := page.Reached
-			if len(page.Batches) == pageSize {
-				reached = page.Batches[pageSize-1].Seq
-			}
 			h.floor(page.Floor)
-			h.takeBatches(page.Batches, max(reached, h.outputFrom))
+			h.takeBatches(page.Batches, page.complete(h.outputFrom))
 			return nil
 		}
 		copied = err == nil
 	}
 	return h.readStream(ctx, copied)
+}
+
+// complete is up to which sequence the page has everything behind after. Its last
+// batch may be newer than what was copied when that was asked.
+func (p OutputPage) complete(after uint64) uint64 {
+	if len(p.Batches) == 0 {
+		return max(p.Reached, after)
+	}
+	newest := p.Batches[len(p.Batches)-1].Seq
+	if len(p.Batches) >= pageSize {
+		return newest
+	}
+	return max(p.Reached, newest)
 }
 
 // readStream reads the rest of the batches from the stream itself. What is gone

@@ -34,7 +34,7 @@ func (in *inbox) event(m events.Message, a events.Address, made madeFrames) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	if made.broken {
-		in.deliver(gapFrame(a.Key, m.Envelope.Time, in.hub.inboxCursor(m.Seq-1, whole), in.hub.inboxCursor(m.Seq, whole), gapUnavailable, nil))
+		in.deliver(newFrame(gapFrame(a.Key, m.Envelope.Time, in.hub.inboxCursor(m.Seq-1, whole), in.hub.inboxCursor(m.Seq, whole), gapUnavailable, nil)))
 	}
 	for i, f := range made.frames {
 		f.Cursor = in.hub.inboxCursor(m.Seq, i)
@@ -70,7 +70,7 @@ func (h *Hub) attachInbox(ctx context.Context, tenant string, after cursor.Inbox
 	case after.Epoch == "":
 		// It has to be able to come back before anything happened.
 		a.from = here
-		a.first = controlFrame(here.String(), "", h.cfg.Now(), control{Type: controlHeartbeat})
+		a.first = newFrame(controlFrame(here.String(), "", h.cfg.Now(), control{Type: controlHeartbeat}))
 	case foreign:
 		a.skip(ctx, here, gapEpoch)
 	case a.to > after.Seq && a.to-after.Seq > uint64(h.cfg.ScanMessages): //nolint:gosec // validated: not negative
@@ -109,7 +109,7 @@ func (a *inboxAttachment) skip(ctx context.Context, to cursor.Inbox, reason gapR
 			s = &snapshot{Approvals: append([]view.Approval{}, open...)}
 		}
 	}
-	a.first = gapFrame("", h.cfg.Now(), a.from.String(), to.String(), reason, s)
+	a.first = newFrame(gapFrame("", h.cfg.Now(), a.from.String(), to.String(), reason, s))
 	a.from = to
 }
 
@@ -179,7 +179,8 @@ func (a *inboxAttachment) send(ctx context.Context) error {
 					return errDone
 				}
 			case faulted(err):
-				if !a.put(ctx, gapFrame(address.Key, m.Envelope.Time, a.from.String(), h.inboxCursor(m.Seq, whole), gapUnavailable, nil)) {
+				gap := gapFrame(address.Key, m.Envelope.Time, a.from.String(), h.inboxCursor(m.Seq, whole), gapUnavailable, nil)
+				if !a.put(ctx, newFrame(gap)) {
 					return errDone
 				}
 			default:

@@ -126,7 +126,7 @@ func (t *topic) open(ctx context.Context) error {
 	}
 	if found {
 		t.seen.anchor(last)
-		t.seen.k = max(t.seen.k, t.highestK(ctx, last.Run, out))
+		t.seen.k = max(t.seen.k, t.highestK(last.Run, out))
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -146,20 +146,15 @@ func (t *topic) newest(ctx context.Context) (last output.Batch, seq uint64, foun
 	return t.hub.cfg.Output.Last(ctx, t.key.tenant, t.key.session)
 }
 
-// highestK finds how far a run was seen up to a batch: the newest batch may be a
-// replaced runner's old one. Where the projections can't say, the ring has to do.
-func (t *topic) highestK(ctx context.Context, run string, upTo uint64) uint64 {
+// highestK finds how far a run was seen among the recent batches up to one: the
+// newest batch may be a replaced runner's old one.
+func (t *topic) highestK(run string, upTo uint64) uint64 {
 	var k uint64
 	t.hub.mu.Lock()
+	defer t.hub.mu.Unlock()
 	for _, m := range t.hub.recent.messages[t.hub.recent.head:] {
 		if m.Session == t.key.session && m.Tenant == t.key.tenant && m.Seq <= upTo && m.Batch.Run == run {
 			k = max(k, m.Batch.LastK)
-		}
-	}
-	t.hub.mu.Unlock()
-	if t.hub.cfg.History != nil {
-		if kept, err := t.hub.cfg.History.OutputK(ctx, t.key.tenant, t.key.session, run, upTo); err == nil {
-			k = max(k, kept)
 		}
 	}
 	return k

@@ -22,12 +22,12 @@ import (
 
 // The operations whose rules a WebSocket's requests follow.
 const (
-	opConnect  = "connectWebSocket"
-	opSession  = "streamSession"
-	opInbox    = "streamInbox"
-	opDecide   = "decideApproval"
-	opSend     = "sendMessage"
-	inFlight   = 8 // requests of one socket that are worked on at once
+	opConnect = "connectWebSocket"
+	opSession = "streamSession"
+	opInbox   = "streamInbox"
+	opDecide  = "decideApproval"
+	opSend    = "sendMessage"
+	inFlight  = 8 // requests of one socket that are worked on at once
 )
 
 // socket is one WebSocket: a goroutine that reads, and one that writes while there
