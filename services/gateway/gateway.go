@@ -37,6 +37,7 @@ import (
 	"github.com/holdfast-io/holdfast/services/gateway/internal/agentside"
 	"github.com/holdfast-io/holdfast/services/gateway/internal/auth"
 	"github.com/holdfast-io/holdfast/services/gateway/internal/edge"
+	"github.com/holdfast-io/holdfast/services/gateway/internal/hub"
 	"github.com/holdfast-io/holdfast/services/gateway/internal/invoke"
 	"github.com/holdfast-io/holdfast/services/gateway/internal/live"
 	"github.com/holdfast-io/holdfast/services/gateway/internal/rest"
@@ -78,6 +79,7 @@ type Config struct {
 // Views is what the gateway reads from the projections; projections.Reader is one.
 type Views interface {
 	rest.History
+	hub.Reader
 	// Checkpoint tells the log's epoch and the sequence that the views include.
 	Checkpoint(ctx context.Context) (epoch string, seq uint64, err error)
 }
@@ -113,6 +115,7 @@ type Gateway struct {
 	tokens *auth.Tokens
 	live   *live.Live
 	invoke *invoke.Invoker
+	hub    *hub.Hub
 	public http.Handler
 	agents http.Handler
 }
@@ -140,15 +143,20 @@ func New(cfg Config) (*Gateway, error) {
 		cfg: cfg, tokens: tokens,
 		auth: auth.New(auth.Config{Tokens: tokens, Origins: cfg.Origins, Now: cfg.Now}),
 	}
-	g.live = live.New(live.Config{
-		Log: cfg.Log, Epoch: cfg.Epoch, Copy: cfg.Views, Logger: cfg.Logger, Seen: func(m events.Message) { g.invoke.Seen(m) },
-	})
+	g.live = live.New(live.Config{Log: cfg.Log, Epoch: cfg.Epoch, Copy: cfg.Views})
 	problems := edge.Problems{Logger: cfg.Logger}
 	commands := &command.Client{NC: cfg.NC}
 	g.invoke = invoke.New(invoke.Config{Commands: commands, Live: g.live, Problems: problems, Logger: cfg.Logger})
 	operations := rest.New(rest.Config{
 		Commands: commands, Live: g.live, History: cfg.Views, Auth: g.auth, Epoch: cfg.Epoch, Problems: problems, Logger: cfg.Logger,
 	})
+	if g.hub, err = hub.New(hub.Config{
+		Log: cfg.Log, Epoch: cfg.Epoch, Output: cfg.Output, Copy: cfg.Views, History: hub.Projected(cfg.Views), Sessions: g.live,
+		Commands: operations, Admit: g.auth.Admit, Origins: cfg.Origins, Fail: problems.Write, Logger: cfg.Logger, Now: cfg.Now,
+		Seen: func(m events.Message) { g.live.Seen(m); g.invoke.Seen(m) },
+	}); err != nil {
+		return nil, fmt.Errorf("gateway: %w", err)
+	}
 	agents := agentside.New(agentside.Config{Commands: commands, Live: g.live, Verifier: verifier, Problems: problems})
 	if g.public, err = g.publicRoutes(problems, operations); err != nil {
 		return nil, fmt.Errorf("gateway: %w", err)
@@ -187,7 +195,7 @@ func (g *Gateway) Run(ctx context.Context) error {
 			return nil
 		})
 	}
-	tasks.Go(func() error { return g.live.Run(ctx) })
+	tasks.Go(func() error { return g.hub.Run(ctx) })
 	tasks.Go(func() error { g.tokens.Watch(ctx, g.cfg.Logger); return nil })
 	tasks.Go(func() error {
 		<-ctx.Done()

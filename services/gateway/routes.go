@@ -27,6 +27,7 @@ func (g *Gateway) publicRoutes(problems edge.Problems, operations *rest.API) (ht
 	}
 	guarded := r.With(problems.Guard(g.admit))
 	operations.Mount(guarded)
+	g.mountStreams(guarded)
 	r.Handle(invoke.Pattern, problems.GuardAs("invokeSession", g.admit, g.invoke))
 	guarded.Method(http.MethodGet, "/metrics", system.Metrics(g.cfg.Metrics, g.cfg.Logger))
 	guarded.Get("/healthz", system.Health)
@@ -41,6 +42,18 @@ func (g *Gateway) publicRoutes(problems edge.Problems, operations *rest.API) (ht
 		r.NotFound(console.ServeHTTP)
 	}
 	return r, nil
+}
+
+// mountStreams puts the hub's streams on a guarded router.
+func (g *Gateway) mountStreams(r chi.Router) {
+	r.Get("/v1/sessions/{id}/stream", func(w http.ResponseWriter, r *http.Request) {
+		g.hub.ServeSession(w, r, auth.From(r.Context()), chi.URLParam(r, "id"))
+	})
+	r.Get("/v1/sessions/{id}/replay", func(w http.ResponseWriter, r *http.Request) {
+		g.hub.ServeReplay(w, r, auth.From(r.Context()), chi.URLParam(r, "id"))
+	})
+	r.Get("/v1/stream", func(w http.ResponseWriter, r *http.Request) { g.hub.ServeInbox(w, r, auth.From(r.Context())) })
+	r.Get("/v1/ws", func(w http.ResponseWriter, r *http.Request) { g.hub.ServeWebSocket(w, r, auth.From(r.Context())) })
 }
 
 // agentRoutes are what agents reach.
@@ -116,7 +129,7 @@ func (g *Gateway) checkLog(ctx context.Context) error {
 		return errors.New("the log can't be read")
 	case info.Genesis.Epoch != g.cfg.Epoch:
 		return errors.New("the log is another one than at the start: it was restored or made anew")
-	case g.live.Healthy() != nil:
+	case g.hub.Healthy() != nil:
 		return errors.New("the log is not followed")
 	}
 	return nil

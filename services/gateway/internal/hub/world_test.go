@@ -505,3 +505,33 @@ func wantWords(t testing.TB, what string, frames []api.Frame, want string) {
 		t.Errorf("%s:\n got %s\nwant %s", what, got, want)
 	}
 }
+
+// note makes an event that changes little.
+func note(holder string) session.Payload {
+	return session.ActivityNoted{Holder: holder, Until: testTime}
+}
+
+// plant appends an event of a type that nobody knows.
+func (w *world) plant(t testing.TB, id, typ string) {
+	t.Helper()
+	subject := "ev." + testTenant + ".s." + id
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	at := w.prev[subject]
+	env := events.Envelope{
+		Command: "planted", Actor: events.Actor{Kind: events.ActorPerson, ID: "mallory"}, Service: events.ServiceSession,
+		N: at.n + 1, Prev: at.seq, Time: testTime, Events: []events.Record{{Type: typ, V: 1, Data: json.RawMessage(`{}`)}},
+	}
+	if _, err := w.log.Append(context.Background(), subject, env); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func decode(t testing.TB, raw []byte) api.Frame {
+	t.Helper()
+	var f api.Frame
+	if err := json.Unmarshal(raw, &f); err != nil {
+		t.Fatal(err)
+	}
+	return f
+}

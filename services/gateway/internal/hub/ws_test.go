@@ -358,3 +358,22 @@ func TestSilentClientIsClosed(t *testing.T) {
 		t.Errorf("closed with %v: %v", code, err)
 	}
 }
+
+// readOrGone is read of a connection that may break off.
+func (c *client) readOrGone() (api.WSMessage, api.CloseCode) {
+	c.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), within)
+	defer cancel()
+	_, raw, err := c.ws.Read(ctx)
+	if err != nil {
+		if ce, ok := errors.AsType[websocket.CloseError](err); ok {
+			return nil, api.CloseCode(ce.Code)
+		}
+		return nil, 0
+	}
+	m, err := api.DecodeWS(raw)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return m, 0
+}

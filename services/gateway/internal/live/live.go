@@ -3,15 +3,14 @@
 //
 // Reads are folds confirmed by a leader read, so an answer never comes from a
 // state that another process has outdated, and it comes while Postgres is down.
-// Waiting follows one tail of EVENTS that all waiters share: a message on a
-// session's subject wakes whoever waits for that session, who then reads.
+// Who waits sleeps until something happened to its session, and then reads. What
+// happens comes from the hub, which has the gateway's one tail of EVENTS.
 //
-//	EVENTS ── Run: one tail ──▶ wake the subject's waiters ──▶ Wait: read, done? else sleep again
+//	hub's tail ── Seen ──▶ wake the subject's waiters ──▶ Wait: read, done? else sleep again
 package live
 
 import (
 	"context"
-	"log/slog"
 	"sync"
 	"time"
 
@@ -32,14 +31,10 @@ type Config struct {
 	Epoch string
 	// Copy shortens cold loads; nil does without.
 	Copy eventlog.Copy
-	// Seen is called with every message on the tail, by one goroutine; may be nil.
-	Seen   func(events.Message)
-	Logger *slog.Logger
 }
 
 // Live reads and waits. It is safe for concurrent use.
 type Live struct {
-	cfg      Config
 	sessions *eventlog.Store[*session.State]
 	threads  *eventlog.Store[*agentinput.Thread]
 	runtimes *eventlog.Store[*Definition[runtime.Spec]]
@@ -49,17 +44,15 @@ type Live struct {
 	waiters  map[string]map[chan struct{}]struct{}
 	stopping chan struct{}
 	stopOnce sync.Once
-	broken   error
 }
 
 // threadCache is smaller than that of states: conversations are large, and only
 // agents that ask for their input need them.
 const threadCache = 128
 
-// New makes a Live. Reading works at once, waiting while Run runs.
+// New makes a Live. Reading works at once, waiting while somebody calls Seen.
 func New(cfg Config) *Live {
 	return &Live{
-		cfg: cfg,
 		sessions: eventlog.NewStore(eventlog.Config[*session.State]{
 			Log: cfg.Log, New: session.New, Copy: cfg.Copy, Epoch: cfg.Epoch,
 		}),
@@ -173,84 +166,17 @@ func (l *Live) subscribe(subject string) (<-chan struct{}, func()) {
 	}
 }
 
-func (l *Live) wake(subject string) {
+// Seen is told every message of the log, in order, and wakes who waits for what it
+// is about.
+func (l *Live) Seen(m events.Message) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for ch := range l.waiters[subject] {
-		signal(ch)
-	}
-}
-
-// wakeAll makes everybody read again, after a time in which nothing was followed.
-func (l *Live) wakeAll() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, chs := range l.waiters {
-		for ch := range chs {
-			signal(ch)
-		}
-	}
-}
-
-func signal(ch chan struct{}) {
-	select {
-	case ch <- struct{}{}:
-	default: // one word is waiting already
-	}
-}
-
-// retryTail is how soon a tail that broke is begun again.
-const retryTail = time.Second
-
-// Run follows the log until ctx ends. A log that can't be followed, or isn't the
-// one it was (emptied, restored, another epoch), makes [Live.Healthy] say so;
-// following is tried again, since an operator may put it right.
-func (l *Live) Run(ctx context.Context) error {
-	for {
-		err := l.follow(ctx)
-		if ctx.Err() != nil {
-			return nil
-		}
-		l.setBroken(err)
-		l.cfg.Logger.Error("log not followed, trying again", "err", err)
+	for ch := range l.waiters[m.Subject] {
 		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(retryTail):
+		case ch <- struct{}{}:
+		default: // one word is waiting already
 		}
 	}
-}
-
-func (l *Live) follow(ctx context.Context) error {
-	info, err := l.cfg.Log.Info(ctx)
-	if err != nil {
-		return err
-	}
-	if info.Genesis.Epoch != l.cfg.Epoch {
-		return &eventlog.EpochError{Want: eventlog.Genesis{Epoch: l.cfg.Epoch}, Got: info.Genesis}
-	}
-	l.setBroken(nil)
-	l.wakeAll()
-	return l.cfg.Log.Tail(ctx, info.LastSeq+1, func(m events.Message) error {
-		l.wake(m.Subject)
-		if l.cfg.Seen != nil {
-			l.cfg.Seen(m)
-		}
-		return nil
-	})
-}
-
-// Healthy says why the log isn't followed; nil while it is.
-func (l *Live) Healthy() error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.broken
-}
-
-func (l *Live) setBroken(err error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.broken = err
 }
 
 // Stop ends all waits, now and later: who waits gets how things are.

@@ -93,27 +93,29 @@ func (a *API) GetSession(ctx context.Context, req apiserver.GetSessionRequestObj
 
 // SendMessage appends a message and names the run that will answer it.
 func (a *API) SendMessage(ctx context.Context, req apiserver.SendMessageRequestObject) (apiserver.SendMessageResponseObject, error) {
-	content, err := json.Marshal(req.Body.Content)
+	out, seq, err := a.Send(ctx, req.ID, *req.Body, req.Params.IdempotencyKey)
+	return apiserver.SendMessage202JSONResponse{Body: out, Headers: apiserver.SendMessage202ResponseHeaders{HoldfastSeq: seq}}, err
+}
+
+// Send sends a message as the context's principal, over REST or over the WebSocket.
+func (a *API) Send(ctx context.Context, id string, body api.SendMessage, key *string) (out api.MessageAccepted, seq uint64, err error) {
+	content, err := json.Marshal(body.Content)
 	if err != nil {
-		return nil, err
+		return out, 0, err
 	}
-	hash, err := hashOf(req.Body)
+	hash, err := hashOf(body)
 	if err != nil {
-		return nil, err
+		return out, 0, err
 	}
 	var result verbs.SendResult
 	reply, err := a.send(ctx, write{
-		service: events.ServiceSession, verb: verbs.Send, operation: "sendMessage", key: req.Params.IdempotencyKey,
-		names: []string{req.ID}, session: req.ID,
-		body: verbs.SendBody{Content: content, WhenBusy: string(req.Body.WhenBusy), BodyHash: hash},
+		service: events.ServiceSession, verb: verbs.Send, operation: "sendMessage", key: key, names: []string{id}, session: id,
+		body: verbs.SendBody{Content: content, WhenBusy: string(body.WhenBusy), BodyHash: hash},
 	}, &result)
 	if err != nil {
-		return nil, err
+		return out, 0, err
 	}
-	return apiserver.SendMessage202JSONResponse{
-		Body:    api.MessageAccepted{MessageID: result.MessageID, RunID: result.RunID, N: reply.N, Seq: reply.Seq},
-		Headers: apiserver.SendMessage202ResponseHeaders{HoldfastSeq: reply.Seq},
-	}, nil
+	return api.MessageAccepted{MessageID: result.MessageID, RunID: result.RunID, N: reply.N, Seq: reply.Seq}, reply.Seq, nil
 }
 
 // move asks for a move of a session's life and shows the session after it.

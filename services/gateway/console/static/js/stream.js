@@ -30,7 +30,7 @@ const UNAUTHENTICATED = 4501;
 export class Stream {
   /**
    * @param {string} url of the WebSocket
-   * @param {(status: {state: string, since: number, heard: number, retryAt?: number}) => void} onStatus
+   * @param {(status: {state: string, since: number, heard: number, attempts?: number, retryAt?: number}) => void} onStatus
    * @param {() => void} onUnauthenticated the cookie is no longer valid
    */
   constructor(url, onStatus, onUnauthenticated) {
@@ -195,7 +195,7 @@ export class Stream {
   report(state, retryAt) {
     const live = (s) => s === 'live';
     const since = live(state) === live(this.status.state) ? this.status.since : Date.now();
-    this.status = { ...this.status, state, since, retryAt };
+    this.status = { ...this.status, state, since, retryAt, attempts: this.attempt };
     this.onStatus(this.status);
   }
 }

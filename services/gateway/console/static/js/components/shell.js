@@ -13,7 +13,8 @@ export function Shell({ page, fill, children }) {
   const connection = useStore((s) => s.connection);
   const announcement = useStore((s) => s.announcement);
   useEffect(() => { document.title = `${waiting ? `(${waiting}) ` : ''}${TITLES[page] || 'Holdfast'} · Holdfast`; }, [waiting, page]);
-  const stale = connection.state !== 'live' && connection.heard > 0;
+  // Nothing is stale while the first attempt is on its way.
+  const stale = connection.state !== 'live' && (connection.heard > 0 || connection.attempts > 0);
   const root = document.getElementById('app');
   useEffect(() => { root.className = `${fill ? 'fill' : ''} ${stale ? 'stale' : ''}`; }, [fill, stale]);
   return html`
@@ -117,7 +118,7 @@ function Banner({ connection }) {
   return html`
     <div class="banner" role="alert">
       <strong>Disconnected since ${clock(connection.since)}.</strong>
-      <span>Showing state as of ${clock(connection.heard)}.</span>
+      <span>${connection.heard ? `Showing state as of ${clock(connection.heard)}.` : 'What is shown was read once and doesn’t move.'}</span>
       <span aria-hidden="true">${next}</span>
       <button type="button" onClick=${reconnect}>Try now</button>
     </div>`;

@@ -1,0 +1,260 @@
+package hub
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/holdfast-io/holdfast/api"
+	"github.com/holdfast-io/holdfast/events/session"
+	"github.com/holdfast-io/holdfast/services/gateway/internal/cursor"
+)
+
+// script is what happens to one session, drawn.
+type script struct {
+	steps []func(testing.TB, *world)
+	// said is up to which k each run speaks.
+	said map[string]uint64
+	n    uint64
+	outs uint64
+}
+
+// drawScript draws a session's life: events in messages of one or two, runs one
+// after the other, batches that repeat, overlap, and name an event that follows.
+func drawScript(t *rapid.T, id string) *script {
+	s := &script{said: map[string]uint64{}}
+	add := func(f func(testing.TB, *world)) { s.steps = append(s.steps, f) }
+	add(func(tb testing.TB, w *world) { w.create(tb, testTenant, id) })
+	s.n = 1
+	run, ahead := 1, uint64(0)
+	for range rapid.IntRange(1, 25).Draw(t, "steps") {
+		name := fmt.Sprintf("r-%d", run)
+		switch rapid.SampledFrom([]string{"note", "two", "say", "say", "repeat", "early", "run"}).Draw(t, "step") {
+		case "note":
+			add(func(tb testing.TB, w *world) { w.note(tb, id) })
+			s.n++
+		case "two":
+			add(func(tb testing.TB, w *world) {
+				w.append(tb, testTenant, id, session.ActivityNoted{Holder: "a"}, session.ActivityNoted{Holder: "b"})
+			})
+			s.n += 2
+		case "say", "early":
+			first := s.said[name] + 1
+			last := first + uint64(rapid.IntRange(0, 3).Draw(t, "length"))
+			after := max(s.n, ahead)
+			if rapid.Bool().Draw(t, "early") {
+				ahead = s.n + 1 // the event comes later, at the latest at the end
+				after = ahead
+			}
+			add(func(tb testing.TB, w *world) { w.say(tb, id, name, first, last, after) })
+			s.said[name] = last
+			s.outs++
+		case "repeat":
+			if s.said[name] == 0 {
+				continue
+			}
+			first := uint64(rapid.IntRange(1, int(s.said[name])).Draw(t, "first"))
+			last := uint64(rapid.IntRange(int(first), int(s.said[name])+2).Draw(t, "last"))
+			after := max(s.n, ahead)
+			add(func(tb testing.TB, w *world) { w.say(tb, id, name, first, last, after) })
+			s.said[name] = max(s.said[name], last)
+			s.outs++
+		case "run": // another one, after an event of its own
+			add(func(tb testing.TB, w *world) { w.note(tb, id) })
+			s.n++
+			run++
+			s.n, ahead = max(s.n, ahead), 0
+			for missing := s.n; missing > 0; missing = 0 {
+				add(func(tb testing.TB, w *world) {
+					for w.n(id) < missing {
+						w.note(tb, id)
+					}
+				})
+			}
+		}
+	}
+	s.n = max(s.n, ahead)
+	end := s.n
+	add(func(tb testing.TB, w *world) {
+		for w.n(id) < end {
+			w.note(tb, id)
+		}
+	})
+	return s
+}
+
+// viewed is what a viewer got over all its connections.
+type viewed struct {
+	n    uint64 // events, and gaps over events, up to here
+	out  uint64
+	said map[string]uint64
+	run  string
+}
+
+// see adds a frame, or says what is wrong with it. Gaps count as what they cover.
+func (v *viewed) see(f api.Frame) error {
+	c, err := cursor.ParseSession(f.Cursor)
+	if err != nil {
+		return err
+	}
+	switch f.Kind {
+	case api.FrameKindEvent, api.FrameKindPrompt:
+		if f.N != v.n+1 {
+			return fmt.Errorf("event %d came after %d", f.N, v.n)
+		}
+		v.n = f.N
+	case api.FrameKindAgui:
+		var run string
+		var first, last uint64
+		if _, err := fmt.Sscanf(word(f)[2:], "%s", &run); err != nil {
+			return err
+		}
+		var number uint64
+		if _, err := fmt.Sscanf(word(f), "r-%d:%d-%d", &number, &first, &last); err != nil {
+			return err
+		}
+		run = fmt.Sprintf("r-%d", number)
+		if first != v.said[run]+1 {
+			return fmt.Errorf("k %d of %s came after %d", first, run, v.said[run])
+		}
+		v.said[run] = last
+		if c.Out <= v.out {
+			return fmt.Errorf("output %d came after %d", c.Out, v.out)
+		}
+		if f.N != v.n {
+			return fmt.Errorf("output at n %d came at n %d", f.N, v.n)
+		}
+		v.out = c.Out
+	case api.FrameKindControl:
+		return fmt.Errorf("unexpected %s", word(f))
+	}
+	if c.N != v.n || c.Out < v.out {
+		return fmt.Errorf("%s has cursor %d/%d at %d/%d", word(f), c.N, c.Out, v.n, v.out)
+	}
+	return nil
+}
+
+// after checks that a batch comes only when its event has: the batch at the
+// cursor names it.
+func after(w *world, f api.Frame) error {
+	if f.Kind != api.FrameKindAgui {
+		return nil
+	}
+	c, err := cursor.ParseSession(f.Cursor)
+	if err != nil {
+		return err
+	}
+	for _, m := range all(w.out) {
+		if m.Seq == c.Out && m.Batch.After > c.N {
+			return fmt.Errorf("a batch after %d came at n %d", m.Batch.After, c.N)
+		}
+	}
+	return nil
+}
+
+// TestPropertyViewer is invariant 7: whatever a session's life is, a viewer that is
+// cut behind any frames and comes back with its last cursor gets each event and
+// each k once and in order, no batch before its after, whatever of history comes
+// from the projections, the ring, the streams or live.
+func TestPropertyViewer(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		history := &copied{}
+		w := newWorld(t, func(c *Config) {
+			c.RingBytes = rapid.SampledFrom([]int{1, 2000, DefaultRingBytes}).Draw(rt, "ring")
+			if rapid.Bool().Draw(rt, "projections") {
+				c.History = history
+			}
+		})
+		defer w.stop()
+		history.w = w
+		id := sid("a")
+		s := drawScript(rt, id)
+		v := &viewed{said: map[string]uint64{}}
+		got, last := 0, ""
+		follow := func(frames int) { // reads so many frames over one connection
+			r := w.open(t, "/v1/sessions/"+id+"/stream", last)
+			defer r.close()
+			for range frames {
+				if v.n == w.n(id) && maps.Equal(v.said, s.said) {
+					return
+				}
+				select {
+				case f := <-r.frames:
+					if err := v.see(f); err != nil {
+						rt.Fatalf("frame %d: %v", got, err)
+					}
+					if err := after(w, f); err != nil {
+						rt.Fatal(err)
+					}
+					got, last = got+1, f.Cursor
+				case <-quiet():
+					return // nothing more until something happens
+				}
+			}
+		}
+		for i, step := range s.steps {
+			step(t, w)
+			if rapid.IntRange(0, 3).Draw(rt, "copy") == 0 {
+				history.set(func() {
+					history.n, history.out = uint64(rapid.IntRange(0, int(w.n(id))).Draw(rt, "copied n")), uint64(rapid.IntRange(int(history.out), len(all(w.out))).Draw(rt, "copied out"))
+				})
+			}
+			if rapid.IntRange(0, 9).Draw(rt, "down") == 0 {
+				history.set(func() { history.down = errDown })
+			} else {
+				history.set(func() { history.down = nil })
+			}
+			if rapid.Bool().Draw(rt, "view") || i == len(s.steps)-1 {
+				follow(rapid.IntRange(1, 6).Draw(rt, "frames"))
+			}
+		}
+		r := w.open(t, "/v1/sessions/"+id+"/stream", last)
+		defer r.close()
+		for v.n < s.n || !maps.Equal(v.said, s.said) {
+			f, ok := r.next()
+			if !ok {
+				rt.Fatalf("the stream ended at %d of %d, %v of %v", v.n, s.n, v.said, s.said)
+			}
+			if err := v.see(f); err != nil {
+				rt.Fatalf("frame %d: %v", got, err)
+			}
+			got++
+		}
+		checkReplay(rt, t, w, id, s)
+	})
+}
+
+// checkReplay holds a replay to the rule: running maximum of after, event before
+// output, sequence.
+func checkReplay(rt *rapid.T, t *testing.T, w *world, id string, s *script) {
+	r := w.open(t, "/v1/sessions/"+id+"/replay?speed=0", "")
+	defer r.close()
+	frames := r.until("end", func(f api.Frame) bool { return word(f) == "end" })
+	want := []string{"replay"}
+	var sees seen
+	sees.known = true
+	next, highest := uint64(1), uint64(0)
+	for _, m := range all(w.out) {
+		highest = max(highest, m.Batch.After)
+		for ; next <= min(highest, s.n); next++ {
+			want = append(want, fmt.Sprintf("n%d", next))
+		}
+		if v := sees.next(m.Batch); v.fresh {
+			want = append(want, fmt.Sprintf("%s:%d-%d", v.rest.Run, v.rest.FirstK, v.rest.LastK))
+		}
+	}
+	for ; next <= s.n; next++ {
+		want = append(want, fmt.Sprintf("n%d", next))
+	}
+	want = append(want, "end")
+	got := make([]string, len(frames))
+	for i, f := range frames {
+		got[i] = word(f)
+	}
+	if !slices.Equal(got, want) {
+		rt.Fatalf("replay:\n got %v\nwant %v", got, want)
+	}
+}
