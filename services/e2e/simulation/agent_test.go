@@ -44,6 +44,16 @@ func (w *world) speak(t *rapid.T) {
 // propose asks for a call. Few agent's ids and arguments make repetitions and
 // changed minds likely.
 func (w *world) propose(t *rapid.T) {
+	w.proposeWith(t, rapid.SampledFrom([]policy.Effect{policy.Allow, policy.Deny, policy.Ask}).Draw(t, "effect"))
+}
+
+// park proposes what people are asked about, and parks on it.
+func (w *world) park(t *rapid.T) {
+	w.proposeWith(t, policy.Ask)
+	w.finishRun()
+}
+
+func (w *world) proposeWith(t *rapid.T, effect policy.Effect) {
 	run := w.running()
 	if run == nil {
 		t.Skip("no run")
@@ -54,7 +64,7 @@ func (w *world) propose(t *rapid.T) {
 	}
 	agentID := fmt.Sprintf("%s-%d", run.Root, rapid.IntRange(1, 4).Draw(t, "call"))
 	verdict := policytest.Verdict{
-		Effect: rapid.SampledFrom([]policy.Effect{policy.Allow, policy.Deny, policy.Ask, policy.Ask}).Draw(t, "effect"), Rule: "drawn",
+		Effect: effect, Rule: "drawn",
 		Ask: policy.AskFor{
 			ExcludeRequester: rapid.Bool().Draw(t, "exclude"), Deadline: events.Duration(minutes(t, 1, 60)),
 			OnDeadline: rapid.SampledFrom([]policy.Effect{policy.Allow, policy.Deny}).Draw(t, "on deadline"), ExecuteWithin: events.Duration(minutes(t, 1, 60)),

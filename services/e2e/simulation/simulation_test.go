@@ -60,6 +60,8 @@ func (w *world) actions() map[string]func(*rapid.T) {
 		"cancel a run": w.cancel,
 		"answer":       w.answer,
 		"agent speaks": w.speak, "agent proposes": w.propose, "agent starts": w.start, "agent completes": w.complete,
+		"agent parks":            w.park,
+		"all is carried out":     func(*rapid.T) { w.rest() },
 		"agent ends its run":     func(*rapid.T) { w.finishRun() },
 		"agent fails":            w.failRun,
 		"sandbox dies":           func(*rapid.T) { w.die() },
