@@ -85,4 +85,8 @@ export function extent(text) {
 }
 
 /** @returns {string} how long something took, where both ends are known */
-export const took = (from, to) => (from && to ? span(Date.parse(to) - Date.parse(from)) : '');
+export function took(from, to) {
+  if (!from || !to) return '';
+  const ms = Date.parse(to) - Date.parse(from);
+  return ms < 1_000 ? `${ms} ms` : span(ms);
+}

@@ -36,7 +36,8 @@ export class Timeline {
 
   /** @param {object} frame of openapi.yaml; a repeat of an event changes nothing */
   take(frame) {
-    this.time = frame.time;
+    // Control frames are the gateway's own, of now, also in a replay.
+    if (frame.kind !== 'control') this.time = frame.time;
     const logged = frame.kind === 'event' || frame.kind === 'prompt';
     if (logged) {
       if (frame.n <= this.n) return;

@@ -86,7 +86,7 @@ function Why({ item }) {
   const { decided, approval } = item;
   return html`
     ${decided && html`<p class="why">Policy: ${decided.decision}${decided.rule ? ` by “${decided.rule}”` : ' by default'}
-      ${decided.policy && ` of ${decided.policy}@${decided.revision}`} · ${decided.enforcement}${decided.reason && html` · <${Revealed} text=${decided.reason} />`}</p>`}
+      ${decided.policy && ` of ${decided.policy}@${decided.revision}`} · enforcement: ${decided.enforcement}${decided.reason && html` · <${Revealed} text=${decided.reason} />`}</p>`}
     ${approval?.decision && html`<p class="why"><${Outcome} approval=${approval} /></p>`}`;
 }
 
