@@ -73,6 +73,7 @@ func idOf(p session.Payload) string {
 		return p.CallID
 	case session.CallLapsed:
 		return p.CallID
+	default: // nothing else is of its concern
 	}
 	return ""
 }
@@ -159,6 +160,7 @@ func (c *call) judge(meta events.Meta, p session.Payload, openRun string, over b
 		if p.Nonce != c.nonce {
 			found(Calls, "call %s was completed under nonce %q, but started under %q", p.CallID, p.Nonce, c.nonce)
 		}
+	default: // nothing else is of its concern
 	}
 }
 
@@ -229,5 +231,6 @@ func (c *call) move(p session.Payload) {
 		c.state = session.CallStateCompleted
 	case session.CallLapsed:
 		c.state = session.CallStateLapsed
+	default: // nothing else is of its concern
 	}
 }

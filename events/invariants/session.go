@@ -125,6 +125,7 @@ func (l *life) judge(p session.Payload, found report) {
 		if !l.ending || p.Outcome != l.outcome {
 			found(Life, "ended as %s, but what was wanted is %q", p.Outcome, l.outcome)
 		}
+	default: // nothing else is of its concern
 	}
 }
 
@@ -148,6 +149,7 @@ func (l *life) move(p session.Payload) {
 		l.suspending = false
 	case session.Lost:
 		l.suspending, l.wanted = false, false // the restart is lazy
+	default: // nothing else is of its concern
 	}
 }
 
@@ -182,5 +184,6 @@ func (u *use) move(p session.Payload) {
 		u.until[p.Holder] = p.Until
 	case session.Suspended, session.Lost, session.Released:
 		clear(u.until) // what was in use is gone
+	default: // nothing else is of its concern
 	}
 }

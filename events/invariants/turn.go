@@ -51,6 +51,7 @@ func (t *turn) judge(p session.Payload, s *sessionTracker, found report) {
 		if t.open != "" {
 			found(Turn, "ended while run %s is open", t.open)
 		}
+	default: // nothing else is of its concern
 	}
 }
 
@@ -127,6 +128,7 @@ func (t *turn) move(p session.Payload) {
 		t.end(p.RunID, runOver)
 	case session.RunFailed:
 		t.end(p.RunID, runOver)
+	default: // nothing else is of its concern
 	}
 }
 

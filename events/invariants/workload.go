@@ -57,6 +57,7 @@ func stepOf(p session.Payload) (step, bool) {
 		return step{generation: p.Generation, from: statuses{requested, claimed, suspended}, to: failed}, true
 	case session.Released:
 		return step{generation: p.Generation, from: statuses{requested, claimed, ready, suspended, lost, failed}, to: released}, true
+	default: // nothing else is of its concern
 	}
 	return step{}, false
 }

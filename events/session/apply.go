@@ -43,7 +43,8 @@ func (s *State) Evolve(meta events.Meta, p Payload) {
 		s.evolveWorkload(meta, p)
 	case RunStarted, RunTakenOver, RunMessageRecorded, RunCancelRequested, RunInterrupted, RunFinished, RunFailed:
 		s.evolveRun(meta, p)
-	default:
+	case CallProposed, CallDecided, CallHumanConfirmRequired, CallVoteCast, CallAnswerRefused, CallApproved, CallDenied,
+		CallExpired, CallCancelled, CallSuperseded, CallStarted, CallCompleted, CallLapsed:
 		s.evolveCall(meta, p)
 	}
 }
@@ -91,6 +92,7 @@ func (s *State) evolveLife(meta events.Meta, p Payload) {
 	case Ended:
 		s.Ended = true
 		s.EndOutcome, s.EndCause = p.Outcome, p.Cause
+	default: // nothing else is of its concern
 	}
 }
 
@@ -131,6 +133,7 @@ func (s *State) evolveWorkload(meta events.Meta, p Payload) {
 	case Released:
 		w.Status, s.Suspending, w.PodUID = WorkloadReleased, false, ""
 		clear(s.Holders)
+	default: // nothing else is of its concern
 	}
 }
 
@@ -177,6 +180,7 @@ func (s *State) evolveRun(meta events.Meta, p Payload) {
 		s.closeRun(meta.Time, p.RunID, state)
 	case RunFailed:
 		s.closeRun(meta.Time, p.RunID, RunFailedState)
+	default: // nothing else is of its concern
 	}
 }
 

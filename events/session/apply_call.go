@@ -56,6 +56,7 @@ func (s *State) evolveCall(meta events.Meta, p Payload) {
 		s.moveCall(meta, p.CallID, CallStateCompleted, func(c *Call) { c.Completed = &p })
 	case CallLapsed:
 		s.moveCall(meta, p.CallID, CallStateLapsed, func(c *Call) { c.Reason = p.Kind })
+	default: // nothing else is of its concern
 	}
 }
 

@@ -9,6 +9,8 @@ import (
 
 // Payload is one fact about a session. The set is sealed: a type of event that
 // isn't in the registry can't be decoded or written.
+//
+//sumtype:decl
 type Payload interface{ eventType() string }
 
 // RuntimeRef names the runtime revision that a session is pinned to.
