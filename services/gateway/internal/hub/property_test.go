@@ -1,15 +1,20 @@
 package hub
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
 	"testing"
 
 	"pgregory.net/rapid"
 
 	"github.com/holdfast-io/holdfast/api"
-	"github.com/holdfast-io/holdfast/events/session"
+	"github.com/holdfast-io/holdfast/events"
+	"github.com/holdfast-io/holdfast/events/eventlog"
+	"github.com/holdfast-io/holdfast/events/eventlog/memlog"
+	"github.com/holdfast-io/holdfast/events/output/memoutput"
 	"github.com/holdfast-io/holdfast/services/gateway/internal/cursor"
 )
 
@@ -19,71 +24,85 @@ type script struct {
 	// said is up to which k each run speaks.
 	said map[string]uint64
 	n    uint64
-	outs uint64
 }
 
 // drawScript draws a session's life: events in messages of one or two, runs one
-// after the other, batches that repeat, overlap, and name an event that follows.
-func drawScript(t *rapid.T, id string) *script {
-	s := &script{said: map[string]uint64{}}
+// after the other, batches that repeat and overlap, and an events tail that stands
+// still for a while, so that output comes before the events that it names.
+func drawScript(t *rapid.T, id string, tail *lagging) *script {
+	s := &script{said: map[string]uint64{}, n: 1}
 	add := func(f func(testing.TB, *world)) { s.steps = append(s.steps, f) }
 	add(func(tb testing.TB, w *world) { w.create(tb, testTenant, id) })
-	s.n = 1
-	run, ahead := 1, uint64(0)
+	run := 1
 	for range rapid.IntRange(1, 25).Draw(t, "steps") {
 		name := fmt.Sprintf("r-%d", run)
-		switch rapid.SampledFrom([]string{"note", "two", "say", "say", "repeat", "early", "run"}).Draw(t, "step") {
-		case "note":
+		after := s.n
+		switch step := rapid.SampledFrom([]string{"note", "two", "say", "say", "repeat", "run", "still", "move"}).Draw(t, "step"); step {
+		case "note", "run":
 			add(func(tb testing.TB, w *world) { w.note(tb, id) })
 			s.n++
+			if step == "run" { // another one, after an event of its own
+				run++
+			}
 		case "two":
-			add(func(tb testing.TB, w *world) {
-				w.append(tb, testTenant, id, session.ActivityNoted{Holder: "a"}, session.ActivityNoted{Holder: "b"})
-			})
+			add(func(tb testing.TB, w *world) { w.append(tb, testTenant, id, note("a"), note("b")) })
 			s.n += 2
-		case "say", "early":
+		case "say":
 			first := s.said[name] + 1
 			last := first + uint64(rapid.IntRange(0, 3).Draw(t, "length"))
-			after := max(s.n, ahead)
-			if rapid.Bool().Draw(t, "early") {
-				ahead = s.n + 1 // the event comes later, at the latest at the end
-				after = ahead
-			}
 			add(func(tb testing.TB, w *world) { w.say(tb, id, name, first, last, after) })
 			s.said[name] = last
-			s.outs++
 		case "repeat":
 			if s.said[name] == 0 {
 				continue
 			}
 			first := uint64(rapid.IntRange(1, int(s.said[name])).Draw(t, "first"))
 			last := uint64(rapid.IntRange(int(first), int(s.said[name])+2).Draw(t, "last"))
-			after := max(s.n, ahead)
 			add(func(tb testing.TB, w *world) { w.say(tb, id, name, first, last, after) })
 			s.said[name] = max(s.said[name], last)
-			s.outs++
-		case "run": // another one, after an event of its own
-			add(func(tb testing.TB, w *world) { w.note(tb, id) })
-			s.n++
-			run++
-			s.n, ahead = max(s.n, ahead), 0
-			for missing := s.n; missing > 0; missing = 0 {
-				add(func(tb testing.TB, w *world) {
-					for w.n(id) < missing {
-						w.note(tb, id)
-					}
-				})
-			}
+		case "still", "move":
+			add(func(testing.TB, *world) { tail.hold(step == "still") })
 		}
 	}
-	s.n = max(s.n, ahead)
-	end := s.n
-	add(func(tb testing.TB, w *world) {
-		for w.n(id) < end {
-			w.note(tb, id)
-		}
-	})
+	add(func(testing.TB, *world) { tail.hold(false) })
 	return s
+}
+
+// lagging is a log whose tail can be made to stand still.
+type lagging struct {
+	eventlog.Log
+
+	mu    sync.Mutex
+	still chan struct{} // closed when it moves; nil while it does
+}
+
+func (l *lagging) hold(still bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case still && l.still == nil:
+		l.still = make(chan struct{})
+	case !still && l.still != nil:
+		close(l.still)
+		l.still = nil
+	}
+}
+
+// Tail implements eventlog.Log.
+func (l *lagging) Tail(ctx context.Context, from uint64, handle func(events.Message) error) error {
+	return l.Log.Tail(ctx, from, func(m events.Message) error {
+		l.mu.Lock()
+		still := l.still
+		l.mu.Unlock()
+		if still != nil {
+			select {
+			case <-still:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+		return handle(m)
+	})
 }
 
 // viewed is what a viewer got over all its connections.
@@ -91,7 +110,6 @@ type viewed struct {
 	n    uint64 // events, and gaps over events, up to here
 	out  uint64
 	said map[string]uint64
-	run  string
 }
 
 // see adds a frame, or says what is wrong with it. Gaps count as what they cover.
@@ -107,16 +125,11 @@ func (v *viewed) see(f api.Frame) error {
 		}
 		v.n = f.N
 	case api.FrameKindAgui:
-		var run string
-		var first, last uint64
-		if _, err := fmt.Sscanf(word(f)[2:], "%s", &run); err != nil {
-			return err
-		}
-		var number uint64
+		var number, first, last uint64
 		if _, err := fmt.Sscanf(word(f), "r-%d:%d-%d", &number, &first, &last); err != nil {
 			return err
 		}
-		run = fmt.Sprintf("r-%d", number)
+		run := fmt.Sprintf("r-%d", number)
 		if first != v.said[run]+1 {
 			return fmt.Errorf("k %d of %s came after %d", first, run, v.said[run])
 		}
@@ -162,7 +175,8 @@ func after(w *world, f api.Frame) error {
 func TestPropertyViewer(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		history := &copied{}
-		w := newWorld(t, func(c *Config) {
+		tail := &lagging{Log: memlog.New(eventlog.Genesis{LogID: "log-of-the-test", Epoch: testEpoch})}
+		w := startWorld(t, tail, memoutput.New(), func(c *Config) {
 			c.RingBytes = rapid.SampledFrom([]int{1, 2000, DefaultRingBytes}).Draw(rt, "ring")
 			if rapid.Bool().Draw(rt, "projections") {
 				c.History = history
@@ -171,7 +185,7 @@ func TestPropertyViewer(t *testing.T) {
 		defer w.stop()
 		history.w = w
 		id := sid("a")
-		s := drawScript(rt, id)
+		s := drawScript(rt, id, tail)
 		v := &viewed{said: map[string]uint64{}}
 		got, last := 0, ""
 		follow := func(frames int) { // reads so many frames over one connection
