@@ -50,9 +50,11 @@ func (l lead) try(ctx context.Context, name string) (leads bool, err error) {
 	return leads, nil
 }
 
-// release gives the lead up, also where ctx has ended: closing frees the lock.
+// release gives the lead up, also where ctx has ended. Closing would free the lock
+// too, but some time after this returns.
 func (l lead) release(ctx context.Context) {
 	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
+	_, _ = l.conn.Exec(closing, "SELECT pg_advisory_unlock_all()")
 	_ = l.conn.Close(closing) // it is gone either way
 }

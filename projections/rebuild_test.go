@@ -32,11 +32,15 @@ func TestRebuildEqualsTheLiveOnes(t *testing.T) {
 			case <-stop:
 				return
 			default:
-				last = s.create(sid(i))
+				// One at a time, or nothing could catch up with a log in memory.
+				if err := p.WaitFor(timeout(t), s.create(sid(i))); err != nil {
+					t.Errorf("session %d: %v", i, err)
+					return
+				}
 			}
 		}
 	})
-	report, err := Rebuild(timeout(t), RebuildConfig{Log: log, Pool: pool, BatchSize: 5})
+	report, err := Rebuild(timeout(t), RebuildConfig{Log: log, Pool: pool, BatchSize: 20})
 	close(stop)
 	busy.Wait()
 	if err != nil {
