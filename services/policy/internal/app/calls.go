@@ -9,7 +9,6 @@ import (
 	"github.com/holdfast-io/holdfast/events/eventlog"
 	"github.com/holdfast-io/holdfast/events/session"
 	"github.com/holdfast-io/holdfast/services/internal/command"
-	"github.com/holdfast-io/holdfast/services/internal/failpoint"
 	"github.com/holdfast-io/holdfast/services/internal/problem"
 	"github.com/holdfast-io/holdfast/services/internal/verbs"
 	"github.com/holdfast-io/holdfast/services/policy/internal/decider"
@@ -92,7 +91,6 @@ func (a *App) propose(ctx context.Context, tenant string, req command.Request) (
 	if err != nil {
 		return command.Reply{}, err
 	}
-	failpoint.Hit("call-proposed")
 	return a.callReply(ctx, tenant, req.Session, cmd.CallID, res)
 }
 
@@ -157,7 +155,6 @@ func (a *App) start(ctx context.Context, tenant string, req command.Request) (co
 	if err != nil {
 		return command.Reply{}, err
 	}
-	failpoint.Hit("call-started")
 	return command.Result(res.N, res.Seq, res.Repeated, struct {
 		Go bool `json:"go"`
 	}{true})
@@ -195,7 +192,6 @@ func (a *App) answer(ctx context.Context, tenant string, req command.Request) (c
 	if err != nil {
 		return command.Reply{N: res.N, Seq: res.Seq}, err
 	}
-	failpoint.Hit("call-answered")
 	return a.answerReply(ctx, tenant, req, body.Call, res)
 }
 

@@ -15,7 +15,6 @@ import (
 	"github.com/holdfast-io/holdfast/events/runtime"
 	"github.com/holdfast-io/holdfast/events/session"
 	"github.com/holdfast-io/holdfast/services/internal/command"
-	"github.com/holdfast-io/holdfast/services/internal/failpoint"
 	"github.com/holdfast-io/holdfast/services/internal/problem"
 	"github.com/holdfast-io/holdfast/services/internal/verbs"
 	"github.com/holdfast-io/holdfast/services/session/internal/decider"
@@ -53,13 +52,9 @@ func (a *App) execute(ctx context.Context, tenant string, req command.Request, d
 	if err != nil {
 		return eventlog.Result{}, problem.New(api.CodeNotFound, "there is no such session in this tenant")
 	}
-	res, err := a.sessions.Execute(ctx, subject, eventlog.Command{
+	return a.sessions.Execute(ctx, subject, eventlog.Command{
 		ID: req.CommandID, Actor: req.Actor, Trace: req.Trace,
 	}, decide)
-	if err == nil {
-		failpoint.Hit("session-appended")
-	}
-	return res, err
 }
 
 func (a *App) create(ctx context.Context, tenant string, req command.Request) (command.Reply, error) {
