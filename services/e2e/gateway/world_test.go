@@ -63,6 +63,9 @@ type world struct {
 	t       *testing.T
 	nats    *brokertest.Server
 	gateway *gateway.Gateway
+	cfg     gateway.Config
+	// stopGateway and stopAll end what runs, and return when it has ended.
+	stopGateway, stopAll func()
 	// url and agents are the two listeners.
 	url, agents string
 	tokens      string
@@ -93,13 +96,18 @@ func start(t *testing.T, options ...option) *world {
 	w.tokens = writeTokens(t)
 	running, stop := context.WithCancel(context.Background())
 	var services sync.WaitGroup
-	t.Cleanup(func() { stop(); services.Wait() })
-	run := func(name string, f func(context.Context) error) {
+	w.stopAll = func() { stop(); services.Wait() }
+	t.Cleanup(w.stopAll)
+	run := func(name string, f func(context.Context) error) (stop func()) {
+		ctx, cancel := context.WithCancel(running)
+		ended := make(chan struct{})
 		services.Go(func() {
-			if err := f(running); err != nil && !errors.Is(err, context.Canceled) {
+			defer close(ended)
+			if err := f(ctx); err != nil && !errors.Is(err, context.Canceled) {
 				t.Errorf("%s: %v", name, err)
 			}
 		})
+		return func() { cancel(); <-ended }
 	}
 	run("session", func(ctx context.Context) error { return session.Run(ctx, w.serving(broker.UserSession)) })
 	run("policy", func(ctx context.Context) error { return policy.Run(ctx, w.serving(broker.UserPolicy)) })
@@ -121,7 +129,8 @@ func start(t *testing.T, options ...option) *world {
 		t.Fatal(err)
 	}
 	w.url, w.agents = "http://"+cfg.Listener.Addr().String(), "http://"+cfg.AgentListener.Addr().String()
-	run("gateway", w.gateway.Run)
+	w.cfg = cfg
+	w.stopGateway = run("gateway", w.gateway.Run)
 	w.await(events.ServiceSession, events.ServicePolicy)
 	return w
 }
