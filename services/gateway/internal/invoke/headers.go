@@ -2,6 +2,7 @@ package invoke
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 )
 
@@ -22,15 +23,12 @@ var outward = struct{ names, prefixes []string }{
 	prefixes: []string{"Access-Control-", "Holdfast-"},
 }
 
+// strip takes headers out, however they are written.
 func strip(h http.Header, names, prefixes []string) {
-	for _, name := range names {
-		h.Del(name)
-	}
-	for name := range h {
-		for _, p := range prefixes {
-			if strings.HasPrefix(http.CanonicalHeaderKey(name), p) {
-				delete(h, name)
-			}
+	for written := range h {
+		name := http.CanonicalHeaderKey(written)
+		if slices.Contains(names, name) || slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(name, p) }) {
+			delete(h, written)
 		}
 	}
 }
