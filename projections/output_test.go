@@ -27,6 +27,9 @@ func outBatch(run string, k, count, after uint64, at time.Time) output.Batch {
 func projectOutput(t testing.TB, cfg OutputConfig) (*OutputProjector, func()) {
 	t.Helper()
 	cfg.Epoch, cfg.Logger = "e1", discard
+	if cfg.Now == nil {
+		cfg.Now = func() time.Time { return start }
+	}
 	p, err := NewOutputProjector(cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -91,7 +94,7 @@ func TestTimelineMergesOutput(t *testing.T) {
 	}
 	const want = "e1 e2 e3 o1 e4 e5 o3 o4 " // o5 waits for n 9
 	if got := order(page); got != want || page.More || page.OutputGone != 0 {
-		t.Errorf("order %q, want %q; %+v", got, want, page)
+		t.Fatalf("order %q, want %q; more %t, gone %d", got, want, page.More, page.OutputGone)
 	}
 	if got := string(page.Frames[7].Data); got != `[{"type":"TEXT_MESSAGE_CONTENT","delta":"5 token=‹masked, 6 bytes›"},{"type":"TEXT_MESSAGE_CONTENT","delta":"6 token=‹masked, 6 bytes›"}]` {
 		t.Errorf("the cut batch: %s", got)
@@ -120,7 +123,7 @@ func TestOutputAgesAndSaysSo(t *testing.T) {
 	pool, stream := pgtest.Pool(t), memoutput.New()
 	old := publish(t, stream, sid(1), outBatch("r", 1, 1, 0, start))
 	young := publish(t, stream, sid(1), outBatch("r", 2, 1, 0, start.Add(time.Hour)))
-	o, stop := projectOutput(t, OutputConfig{Stream: stream, Pool: pool, Keep: 2 * time.Hour, Now: func() time.Time { return start }})
+	o, stop := projectOutput(t, OutputConfig{Stream: stream, Pool: pool, Keep: 2 * time.Hour})
 	if err := o.WaitFor(timeout(t), young); err != nil {
 		t.Fatal(err)
 	}
@@ -154,7 +157,7 @@ func TestOutputMadeAnewIsCopiedFromItsStart(t *testing.T) {
 			for k := range uint64(count) {
 				seq = publish(t, anew, sid(1), outBatch("r2", k+1, 1, 0, start))
 			}
-			o, _ := projectOutput(t, OutputConfig{Stream: anew, Pool: pool, Now: func() time.Time { return start }})
+			o, _ := projectOutput(t, OutputConfig{Stream: anew, Pool: pool})
 			r := reader(t, pool, newLog())
 			until(t, "copied anew", func() bool {
 				got, err := r.Output(t.Context(), testTenant, sid(1), 0, 10)
@@ -166,13 +169,13 @@ func TestOutputMadeAnewIsCopiedFromItsStart(t *testing.T) {
 
 func copyAll(t testing.TB, pool *pgxpool.Pool, stream OutputTail, seq uint64) {
 	t.Helper()
-	o, stop := projectOutput(t, OutputConfig{Stream: stream, Pool: pool, Now: func() time.Time { return start }})
+	o, stop := projectOutput(t, OutputConfig{Stream: stream, Pool: pool})
 	if err := o.WaitFor(timeout(t), seq); err != nil {
 		t.Fatal(err)
 	}
 	stop()
 	// A restart finds its place and copies nothing twice.
-	o, stop = projectOutput(t, OutputConfig{Stream: stream, Pool: pool, Now: func() time.Time { return start }})
+	o, stop = projectOutput(t, OutputConfig{Stream: stream, Pool: pool})
 	if err := o.WaitFor(timeout(t), seq); err != nil {
 		t.Fatal(err)
 	}

@@ -8,12 +8,9 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/holdfast-io/holdfast/events/eventlog"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
-	"golang.org/x/sync/errgroup"
-
-	"github.com/holdfast-io/holdfast/events"
-	"github.com/holdfast-io/holdfast/events/eventlog"
 )
 
 // Config of a Projector.
@@ -148,30 +145,20 @@ func (p *Projector) lead(ctx context.Context) error {
 	if p.folds == nil {
 		p.folds = newFolds(p.cfg.Log, cp.epoch, NewEnvelopes(p.cfg.Pool), p.cfg.CacheSize)
 	}
+	w := writer{log: p.cfg.Logger, db: l.conn, folds: p.folds, at: cp, reached: p.reached}
 	p.reached(cp.seq)
 	p.set(nil)
-
-	w := writer{log: p.cfg.Logger, db: l.conn, folds: p.folds, at: cp, reached: p.reached}
-	messages := make(chan events.Message, p.cfg.BatchSize)
-	g, gctx := errgroup.WithContext(ctx)
-	g.Go(func() error {
-		return tail(gctx, messages, func(handle func(events.Message) error) error {
-			return p.cfg.Log.Tail(gctx, cp.seq+1, handle)
-		})
-	})
-	g.Go(func() error { return p.watch(gctx) })
-	g.Go(func() error {
-		for {
-			ms, err := collect(gctx, messages, p.cfg.BatchSize, p.cfg.BatchWait, p.cfg.BatchIdle)
-			if err != nil {
-				return err
-			}
-			if err := w.project(gctx, ms); err != nil {
-				return err
-			}
+	for {
+		err := p.pipeline(ctx, &w)
+		var refused *refusedError
+		if !errors.As(err, &refused) {
+			return err
 		}
-	})
-	return g.Wait()
+		// One of the rows is bad: find its message by going one at a time.
+		if err := p.carefully(ctx, &w, refused.upTo); err != nil {
+			return err
+		}
+	}
 }
 
 // tail hands what a tail gives to a channel.

@@ -22,11 +22,31 @@ type beginner interface {
 	Begin(ctx context.Context) (pgx.Tx, error)
 }
 
+// rendered is a batch whose rows are made: it shares nothing with the folds, which
+// go on meanwhile.
+type rendered struct {
+	*batch
+	sessions  dbsqlc.UpsertSessionsParams
+	deadlines dbsqlc.InsertDeadlinesParams
+	workloads dbsqlc.UpsertWorkloadsParams
+	runs      dbsqlc.UpsertRunsParams
+	said      dbsqlc.InsertMessagesParams
+	calls     dbsqlc.UpsertCallsParams
+	approvals dbsqlc.UpsertApprovalsParams
+}
+
+func (b *batch) render() *rendered {
+	return &rendered{
+		batch: b, sessions: b.sessionRows(), deadlines: b.deadlineRows(), workloads: b.workloadRows(), runs: b.runRows(),
+		said: b.messageRows(), calls: b.callRows(), approvals: b.approvalRows(),
+	}
+}
+
 // write commits the batch if the checkpoint is still old, else errFenced.
-func (b *batch) write(ctx context.Context, db beginner, old checkpoint) error {
+func (r *rendered) write(ctx context.Context, db beginner, old checkpoint) error {
 	return inTx(ctx, db, func(q *dbsqlc.Queries) error {
 		moved, err := q.MoveCheckpoint(ctx, dbsqlc.MoveCheckpointParams{
-			Name: checkpointEvents, Epoch: old.epoch, OldSeq: int64(old.seq), Seq: int64(b.last.seq), Hash: b.last.hash,
+			Name: checkpointEvents, Epoch: old.epoch, OldSeq: int64(old.seq), Seq: int64(r.last.seq), Hash: r.last.hash,
 		})
 		if err != nil {
 			return fmt.Errorf("move the checkpoint: %w", err)
@@ -35,13 +55,13 @@ func (b *batch) write(ctx context.Context, db beginner, old checkpoint) error {
 			return errFenced
 		}
 		for _, step := range []func(context.Context, *dbsqlc.Queries) error{
-			b.writeLog, b.writeSessions, b.writeParts, b.writeDefinitions,
+			r.writeLog, r.writeSessions, r.writeParts, r.writeDefinitions,
 		} {
 			if err := step(ctx, q); err != nil {
 				return err
 			}
 		}
-		return announce(ctx, q, b.last.seq)
+		return announce(ctx, q, r.last.seq)
 	})
 }
 
@@ -86,19 +106,19 @@ func (b *batch) writeLog(ctx context.Context, q *dbsqlc.Queries) error {
 	return nil
 }
 
-func (b *batch) writeSessions(ctx context.Context, q *dbsqlc.Queries) error {
-	if len(b.order) == 0 {
+func (r *rendered) writeSessions(ctx context.Context, q *dbsqlc.Queries) error {
+	if len(r.sessions.Ids) == 0 {
 		return nil
 	}
-	if err := q.UpsertSessions(ctx, b.sessionRows()); err != nil {
+	if err := q.UpsertSessions(ctx, r.sessions); err != nil {
 		return fmt.Errorf("write sessions: %w", err)
 	}
-	gone := dbsqlc.DeleteDeadlinesParams{Tenants: texts(b.order, tenant), Sessions: texts(b.order, sessionID)}
+	gone := dbsqlc.DeleteDeadlinesParams{Tenants: r.sessions.Tenants, Sessions: r.sessions.Ids}
 	if err := q.DeleteDeadlines(ctx, gone); err != nil {
 		return fmt.Errorf("delete deadlines: %w", err)
 	}
-	if rows := b.deadlineRows(); len(rows.Kinds) > 0 {
-		if err := q.InsertDeadlines(ctx, rows); err != nil {
+	if len(r.deadlines.Kinds) > 0 {
+		if err := q.InsertDeadlines(ctx, r.deadlines); err != nil {
 			return fmt.Errorf("write deadlines: %w", err)
 		}
 	}
@@ -106,29 +126,29 @@ func (b *batch) writeSessions(ctx context.Context, q *dbsqlc.Queries) error {
 }
 
 // writeParts writes what belongs to sessions; most batches lack some of it.
-func (b *batch) writeParts(ctx context.Context, q *dbsqlc.Queries) error {
-	if rows := b.workloadRows(); len(rows.Sessions) > 0 {
-		if err := q.UpsertWorkloads(ctx, rows); err != nil {
+func (r *rendered) writeParts(ctx context.Context, q *dbsqlc.Queries) error {
+	if len(r.workloads.Sessions) > 0 {
+		if err := q.UpsertWorkloads(ctx, r.workloads); err != nil {
 			return fmt.Errorf("write workloads: %w", err)
 		}
 	}
-	if rows := b.runRows(); len(rows.Ids) > 0 {
-		if err := q.UpsertRuns(ctx, rows); err != nil {
+	if len(r.runs.Ids) > 0 {
+		if err := q.UpsertRuns(ctx, r.runs); err != nil {
 			return fmt.Errorf("write runs: %w", err)
 		}
 	}
-	if len(b.messages) > 0 {
-		if err := q.InsertMessages(ctx, b.messageRows()); err != nil {
+	if len(r.said.Ids) > 0 {
+		if err := q.InsertMessages(ctx, r.said); err != nil {
 			return fmt.Errorf("write messages: %w", err)
 		}
 	}
-	if rows := b.callRows(); len(rows.Ids) > 0 {
-		if err := q.UpsertCalls(ctx, rows); err != nil {
+	if len(r.calls.Ids) > 0 {
+		if err := q.UpsertCalls(ctx, r.calls); err != nil {
 			return fmt.Errorf("write calls: %w", err)
 		}
 	}
-	if rows := b.approvalRows(); len(rows.Ids) > 0 {
-		if err := q.UpsertApprovals(ctx, rows); err != nil {
+	if len(r.approvals.Ids) > 0 {
+		if err := q.UpsertApprovals(ctx, r.approvals); err != nil {
 			return fmt.Errorf("write approvals: %w", err)
 		}
 	}

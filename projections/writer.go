@@ -51,22 +51,35 @@ func (w *writer) commit(ctx context.Context, ms []events.Message, refuse error) 
 	if err != nil {
 		return err
 	}
+	r, err := w.prepare(ctx, ms, faulted, refuse)
+	if err != nil {
+		return err
+	}
+	return w.write(ctx, r)
+}
+
+// prepare folds the messages in and makes their rows. It uses no connection but the
+// folds', so that the rows of one batch are made while those before are written.
+func (w *writer) prepare(ctx context.Context, ms []events.Message, faulted map[string]bool, refuse error) (*rendered, error) {
 	b := newBatch()
-	b.last.epoch = w.at.epoch
 	for _, m := range ms {
 		if err := b.add(ctx, w.folds, m, faulted, refuse); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	for subject, f := range b.faults {
-		w.log.Error("a session's events can't be followed", "subject", subject, "seq", f.Seq, "cause", f.Cause)
+		w.log.Error("events can't be followed, their subject is given up", "subject", subject, "seq", f.Seq, "cause", f.Cause)
 	}
-	if err := b.write(ctx, w.db, w.at); err != nil {
-		if !w.committed(ctx, b.last, err) {
-			return err
-		}
+	return b.render(), nil
+}
+
+// write commits rows that follow what is committed.
+func (w *writer) write(ctx context.Context, r *rendered) error {
+	r.last.epoch = w.at.epoch
+	if err := r.write(ctx, w.db, w.at); err != nil && !w.committed(ctx, r.last, err) {
+		return err
 	}
-	w.at = b.last
+	w.at = r.last
 	w.reached(w.at.seq)
 	return nil
 }
@@ -83,6 +96,10 @@ func (w *writer) committed(ctx context.Context, want checkpoint, err error) bool
 
 // faulted finds which of the messages' subjects are given up.
 func (w *writer) faulted(ctx context.Context, ms []events.Message) (map[string]bool, error) {
+	return faultedOf(ctx, w.db, ms)
+}
+
+func faultedOf(ctx context.Context, db dbsqlc.DBTX, ms []events.Message) (map[string]bool, error) {
 	seen := map[string]bool{}
 	var subjects []string
 	for _, m := range ms {
@@ -91,7 +108,7 @@ func (w *writer) faulted(ctx context.Context, ms []events.Message) (map[string]b
 			subjects = append(subjects, m.Subject)
 		}
 	}
-	found, err := dbsqlc.New(w.db).Faulted(ctx, subjects)
+	found, err := dbsqlc.New(db).Faulted(ctx, subjects)
 	if err != nil {
 		return nil, fmt.Errorf("read faults: %w", err)
 	}
