@@ -19,7 +19,7 @@ import (
 const messagesEach = 50
 
 // content is a user's message of an ordinary length.
-var content = mustJSON("Please run the tests of the parser, find out why the one about nested quotes fails, and fix it without changing the grammar.")
+var content = mustJSON(prose)
 
 // commander issues the session service's commands in its own process.
 type commander struct {

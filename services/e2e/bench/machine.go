@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -58,4 +59,21 @@ func field(path, name string) string {
 func (m machine) String() string {
 	return fmt.Sprintf("Machine: %d cores (%s), %.0f GiB, %s, %s; each append synced to the disk before its ack (sync_interval: always); load %s at the start",
 		m.cores, m.cpu, m.memoryGiB, m.kernel, m.goVersion, m.load)
+}
+
+// residentBytes is how much of this process is in memory.
+func residentBytes() float64 {
+	raw, err := os.ReadFile("/proc/self/statm")
+	if err != nil {
+		return 0
+	}
+	fields := strings.Fields(string(raw))
+	if len(fields) < 2 {
+		return 0
+	}
+	pages, err := strconv.ParseFloat(fields[1], 64)
+	if err != nil {
+		return 0
+	}
+	return pages * float64(os.Getpagesize())
 }
