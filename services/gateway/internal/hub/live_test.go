@@ -2,6 +2,7 @@ package hub
 
 import (
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"sync"
@@ -18,10 +19,14 @@ func quiet() <-chan time.Time { return time.After(20 * time.Millisecond) }
 // TestHandover attaches viewers, over and over, while events and output come as
 // fast as they can.
 func TestHandover(t *testing.T) {
-	w := newWorld(t, func(c *Config) { c.RingBytes = 4000 })
+	handOver(t, newWorld(t, func(c *Config) { c.RingBytes = 4000 }), 150)
+}
+
+// handOver has a session live while viewers come and go.
+func handOver(t *testing.T, w *world, turns uint64) {
+	t.Helper()
 	id := sid("a")
 	w.create(t, testTenant, id)
-	const turns = 400
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -33,31 +38,39 @@ func TestHandover(t *testing.T) {
 	var viewers sync.WaitGroup
 	for i := range 8 {
 		viewers.Go(func() {
-			v := &viewed{said: map[string]uint64{}}
-			last := ""
+			v, last := &viewed{said: map[string]uint64{}}, ""
 			for v.n < turns+1 || v.said["r-1"] < turns {
-				r := w.open(t, "/v1/sessions/"+id+"/stream", last)
-				for range 30 + 7*i {
-					if v.n == turns+1 && v.said["r-1"] == turns {
-						break
-					}
-					f, ok := r.next()
-					if !ok {
-						t.Errorf("viewer %d: the stream ended", i)
-						return
-					}
-					if err := v.see(f); err != nil {
-						t.Errorf("viewer %d: %v", i, err)
-						return
-					}
-					last = f.Cursor
+				last = watch(t, w, id, last, v, turns, 30+7*i)
+				if t.Failed() {
+					return
 				}
-				r.close()
 			}
 		})
 	}
 	viewers.Wait()
 	<-done
+}
+
+// watch reads so many frames over one connection, and gives the last cursor.
+func watch(t *testing.T, w *world, id, last string, v *viewed, turns uint64, frames int) string {
+	r := w.open(t, "/v1/sessions/"+id+"/stream", last)
+	defer r.close()
+	for range frames {
+		if v.n == turns+1 && v.said["r-1"] == turns {
+			break
+		}
+		f, ok := r.next()
+		if !ok {
+			t.Error("the stream ended")
+			break
+		}
+		if err := v.see(f); err != nil {
+			t.Error(err)
+			break
+		}
+		last = f.Cursor
+	}
+	return last
 }
 
 // TestCutAtEveryFrame resumes behind each frame of a session's whole life.
@@ -85,7 +98,7 @@ func TestSlowViewerIsClosedAndOthersGoOn(t *testing.T) {
 	w := newWorld(t, func(c *Config) { c.QueueBytes = 16 << 10; c.WriteTimeout = 200 * time.Millisecond })
 	id := sid("a")
 	w.create(t, testTenant, id)
-	slow := w.connect(t, nil)
+	slow := w.connectSlow(t)
 	slow.subscribe("1", id, "")
 	_, first := slow.frame()
 	slowSSE := dialRaw(t, w, "/v1/sessions/"+id+"/stream")
@@ -133,7 +146,10 @@ func TestSlowViewerIsClosedAndOthersGoOn(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	_ = slowSSE.Close()
+	said, err := io.ReadAll(slowSSE) // the server has closed it
+	if err != nil && len(said) == 0 {
+		t.Errorf("the slow stream: %v", err)
+	}
 }
 
 // dialRaw asks for a stream and reads nothing of it, with small buffers.
@@ -166,7 +182,7 @@ func viewersOf(w *world, id string) int {
 	return len(t.subs)
 }
 
-// TestOverflowSaysSo fills a queue whose writer doesn't write.
+// TestOverflow fills a queue whose writer doesn't write.
 func TestOverflow(t *testing.T) {
 	woken := 0
 	o := &outbox{limit: 100}

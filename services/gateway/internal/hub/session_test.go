@@ -83,7 +83,7 @@ func TestExpiredOutputIsAGap(t *testing.T) {
 	for k := uint64(1); k <= 4; k++ {
 		w.say(t, id, "r-1", k, k, 1)
 	}
-	w.out.Expire(3)
+	w.expire(3)
 	history.set(func() { history.n, history.out, history.floor = 1, 4, 2 })
 	r := w.open(t, "/v1/sessions/"+id+"/stream", "")
 	got := r.until("all", at(1, 4))
@@ -124,7 +124,7 @@ func TestRefusals(t *testing.T) {
 		w.say(t, gone, "r-1", k, k, 1)
 	}
 	eventually(t, "the hub has seen the output", func() bool { return w.hub.awaitOutput(t.Context(), 4) == nil })
-	w.out.Expire(3)
+	w.expire(3)
 	for _, tt := range []struct {
 		name, path, after string
 		want              api.Code

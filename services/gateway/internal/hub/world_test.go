@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -23,13 +24,14 @@ import (
 	"github.com/holdfast-io/holdfast/events/output"
 	"github.com/holdfast-io/holdfast/events/output/memoutput"
 	"github.com/holdfast-io/holdfast/events/session"
+	"github.com/holdfast-io/holdfast/migrations/pgtest"
 	"github.com/holdfast-io/holdfast/projections/view"
 	"github.com/holdfast-io/holdfast/services/gateway/internal/auth"
 	"github.com/holdfast-io/holdfast/services/gateway/internal/cursor"
 	"github.com/holdfast-io/holdfast/services/internal/problem"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(pgtest.Main(m)) }
 
 const (
 	testEpoch  = "e1"
@@ -42,16 +44,10 @@ var testTime = time.Date(2026, 1, 2, 15, 4, 5, 0, time.UTC)
 // within bounds every wait of a test.
 const within = 20 * time.Second
 
-// stream is an output stream whose old messages can go.
-type stream interface {
-	output.Stream
-	Expire(before uint64)
-}
-
 // world is a hub on streams in memory, behind a real HTTP server.
 type world struct {
 	log    eventlog.Log
-	out    stream
+	out    output.Stream
 	cfg    Config
 	hub    *Hub
 	server *httptest.Server
@@ -73,7 +69,7 @@ func newWorld(t testing.TB, change func(*Config)) *world {
 	return startWorld(t, log, memoutput.New(), change)
 }
 
-func startWorld(t testing.TB, log eventlog.Log, out stream, change func(*Config)) *world {
+func startWorld(t testing.TB, log eventlog.Log, out output.Stream, change func(*Config)) *world {
 	t.Helper()
 	w := &world{log: log, out: out, prev: map[string]written{}}
 	w.cfg = Config{
@@ -110,7 +106,12 @@ func (w *world) start(t testing.TB) {
 	})
 	mux.HandleFunc("GET /v1/stream", func(rw http.ResponseWriter, r *http.Request) { h.ServeInbox(rw, r, principalOf(r)) })
 	mux.HandleFunc("GET /v1/ws", func(rw http.ResponseWriter, r *http.Request) { h.ServeWebSocket(rw, r, principalOf(r)) })
-	w.server = httptest.NewServer(mux)
+	w.server = httptest.NewUnstartedServer(mux)
+	w.server.Config.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
+		_ = c.(*net.TCPConn).SetWriteBuffer(8 << 10) // so that slow viewers show soon
+		return ctx
+	}
+	w.server.Start()
 	w.stop = sync.OnceFunc(func() {
 		cancel()
 		if err := <-done; err != nil {
@@ -250,6 +251,9 @@ func (w *world) say(t testing.TB, id, run string, first, last, after uint64) uin
 	}
 	return seq
 }
+
+// expire drops what an output stream in memory has before a sequence.
+func (w *world) expire(before uint64) { w.out.(*memoutput.Stream).Expire(before) }
 
 // eventually waits for a condition.
 func eventually(t testing.TB, what string, cond func() bool) {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -34,6 +35,27 @@ func (w *world) dial(t testing.TB, header http.Header) (*websocket.Conn, *http.R
 func (w *world) connect(t testing.TB, header http.Header) *client {
 	t.Helper()
 	ws, _, err := w.dial(t, header)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ws.SetReadLimit(4 << 20)
+	t.Cleanup(func() { _ = ws.CloseNow() })
+	return &client{t: t, ws: ws}
+}
+
+// connectSlow is connect with a small buffer for what comes.
+func (w *world) connectSlow(t testing.TB) *client {
+	t.Helper()
+	transport := &http.Transport{DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := (&net.Dialer{}).DialContext(ctx, network, addr)
+		if err == nil {
+			err = conn.(*net.TCPConn).SetReadBuffer(4 << 10)
+		}
+		return conn, err
+	}}
+	ctx, cancel := context.WithTimeout(context.Background(), within)
+	defer cancel()
+	ws, _, err := websocket.Dial(ctx, w.server.URL+"/v1/ws", &websocket.DialOptions{HTTPClient: &http.Client{Transport: transport}})
 	if err != nil {
 		t.Fatal(err)
 	}
