@@ -14,7 +14,7 @@ import (
 type Event struct {
 	Type    string          `json:"type"`
 	Actor   string          `json:"actor"`
-	Payload json.RawMessage `json:"payload"`
+	Payload json.RawMessage `json:"data"`
 }
 
 // EventOf reads an event frame; the type is empty for any other frame.

@@ -59,7 +59,8 @@ func demo(ctx context.Context, o *Options, w io.Writer, answers bool) error {
 		return err
 	}
 	fmt.Fprintf(w, "▸ session %s is %s, isolation %s. Its timeline:\n\n", s.ID, s.Phase, firstOf(s.Isolation, "not known yet"))
-	if err := follow(ctx, alice, w, o, s.ID, "", untilSettled); err != nil {
+	cursor, err := follow(ctx, alice, w, o, s.ID, from{}, untilSettled)
+	if err != nil {
 		return err
 	}
 	a, err := pending(ctx, bob, s.ID)
@@ -74,11 +75,11 @@ func demo(ctx context.Context, o *Options, w io.Writer, answers bool) error {
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(w, "    HTTP %d\n\n", d.StatusCode())
+		fmt.Fprintf(w, "    HTTP %d: the first answer counts. The agent goes on:\n\n", d.StatusCode())
 	} else {
 		fmt.Fprintf(w, "\n▸ your turn: answer in the console, or\n    holdfast approvals approve %s\n\n", a.ID)
 	}
-	if err := follow(ctx, alice, w, o, s.ID, a.RunID, afterContinuation(a.RunID)); err != nil {
+	if _, err := follow(ctx, alice, w, o, s.ID, from{cursor: cursor}, untilSettled); err != nil {
 		return err
 	}
 	fmt.Fprintf(w, "\n▸ all of it is in the log. See it again:\n    holdfast replay %s --speed 2\n    holdfast audit list --session %s\n", s.ID, s.ID)
@@ -116,16 +117,5 @@ func pending(ctx context.Context, c *apiclient.ClientWithResponses, session stri
 			pause.Stop()
 			return nil, fmt.Errorf("session %s asks nothing: was the policy changed?", session)
 		}
-	}
-}
-
-// afterContinuation stops when a run after the interrupted one is over.
-func afterContinuation(interrupted string) until {
-	return func(_ *sight, f api.Frame) bool {
-		switch eventType(f) {
-		case "run.finished", "run.failed", "session.ended":
-			return !containsRun(f, interrupted)
-		}
-		return false
 	}
 }

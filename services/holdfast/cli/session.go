@@ -79,7 +79,8 @@ func sessionCreate(o *Options) *cobra.Command {
 			if err := o.show(cmd.OutOrStdout(), s, func(w io.Writer) { describe(w, s) }); err != nil || !watch {
 				return err
 			}
-			return follow(cmd.Context(), c, cmd.OutOrStdout(), o, s.ID, "", untilSettled)
+			_, err = follow(cmd.Context(), c, cmd.OutOrStdout(), o, s.ID, from{}, untilSettled)
+			return err
 		},
 	}
 	cmd.Flags().StringVarP(&message, "message", "m", "", "first message to the agent")
@@ -231,7 +232,8 @@ func sessionSend(o *Options) *cobra.Command {
 					fmt.Fprintf(w, "sent; run %s answers. Follow it: holdfast session watch %s\n", m.RunID, args[0])
 				})
 			}
-			return follow(cmd.Context(), c, cmd.OutOrStdout(), o, args[0], m.RunID, untilSettled)
+			_, err = follow(cmd.Context(), c, cmd.OutOrStdout(), o, args[0], from{run: m.RunID}, untilSettled)
+			return err
 		},
 	}
 	cmd.Flags().StringVar(&busy, "when-busy", "queue", "while a run is open: queue, reject or cancel")

@@ -26,7 +26,8 @@ func sessionWatch(o *Options) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return follow(cmd.Context(), c, cmd.OutOrStdout(), o, args[0], after, untilEnded)
+			_, err = follow(cmd.Context(), c, cmd.OutOrStdout(), o, args[0], from{cursor: after}, untilEnded)
+			return err
 		},
 	}
 	cmd.Flags().StringVar(&after, "after", "", "only what comes after this cursor")
@@ -34,18 +35,12 @@ func sessionWatch(o *Options) *cobra.Command {
 }
 
 // until says after a frame whether to stop following.
-type until func(seen *sight, f api.Frame) bool
+type until func(f api.Frame) bool
 
-// sight is what a follower remembers of a session.
-type sight struct {
-	run     string // the run that is waited for; "" takes the first that starts
-	waiting bool
-}
+func untilEnded(f api.Frame) bool { return eventType(f) == "session.ended" }
 
-func untilEnded(_ *sight, f api.Frame) bool { return eventType(f) == "session.ended" }
-
-// untilSettled stops when the run is over or waits for somebody.
-func untilSettled(_ *sight, f api.Frame) bool {
+// untilSettled stops when a run is over or waits for somebody.
+func untilSettled(f api.Frame) bool {
 	switch eventType(f) {
 	case "run.finished", "run.failed", "run.interrupted", "session.ended":
 		return true
@@ -57,7 +52,7 @@ func untilSettled(_ *sight, f api.Frame) bool {
 type event struct {
 	Type    string          `json:"type"`
 	Actor   string          `json:"actor"`
-	Payload json.RawMessage `json:"payload"`
+	Payload json.RawMessage `json:"data"`
 }
 
 func eventType(f api.Frame) string {
@@ -71,34 +66,32 @@ func eventType(f api.Frame) string {
 	return e.Type
 }
 
-// follow prints a session's frames and goes on from the last cursor when the
-// stream is cut. afterOrRun is a cursor, or the run to wait for with untilSettled.
+// from is where following begins: after a cursor, or with the first frame that
+// names a run. Its zero value is the beginning.
+type from struct{ cursor, run string }
+
+// follow prints a session's frames until done says so, and goes on from the last
+// cursor when the stream is cut. It gives the last frame's cursor.
 func follow(
-	ctx context.Context, c *apiclient.ClientWithResponses, w io.Writer, o *Options, id, afterOrRun string, done until,
-) error {
-	seen := &sight{}
-	cursor := afterOrRun
-	if strings.HasPrefix(afterOrRun, "r-") {
-		seen.run, cursor = afterOrRun, ""
-	}
-	skip := seen.run != ""
+	ctx context.Context, c *apiclient.ClientWithResponses, w io.Writer, o *Options, id string, begin from, done until,
+) (cursor string, err error) {
+	cursor = begin.cursor
 	p := &printer{w: w, json: o.Output == "json"}
-	return resume(ctx, &cursor, func(cursor string) (*http.Response, error) {
+	waiting := begin.run != ""
+	err = resume(ctx, &cursor, func(cursor string) (*http.Response, error) {
 		params := &api.StreamSessionParams{}
 		if cursor != "" {
 			params.After = &cursor
 		}
 		return c.StreamSession(ctx, id, params)
 	}, func(f api.Frame) bool {
-		if skip && strings.Contains(string(f.Data), seen.run) {
-			skip = false
-		}
-		if skip {
+		if waiting = waiting && !names(f, begin.run); waiting {
 			return false
 		}
 		p.frame(f)
-		return done(seen, f)
+		return done(f)
 	})
+	return cursor, err
 }
 
 func followInbox(ctx context.Context, c *apiclient.ClientWithResponses, w io.Writer, o *Options) error {
@@ -294,7 +287,8 @@ func (p *printer) control(f api.Frame) {
 	}
 }
 
-func containsRun(f api.Frame, run string) bool { return strings.Contains(string(f.Data), run) }
+// names says whether a frame is about a run.
+func names(f api.Frame, run string) bool { return strings.Contains(string(f.Data), run) }
 
 // indent sets the following lines of a text under its first.
 func indent(s string) string { return strings.ReplaceAll(s, "\n", "\n    ") }
