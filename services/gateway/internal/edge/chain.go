@@ -17,7 +17,7 @@ import (
 )
 
 // HeaderRequestID names a request in answers and logs.
-const HeaderRequestID = "X-Request-Id"
+const HeaderRequestID = "X-Request-ID"
 
 type requestKey struct{}
 
@@ -82,7 +82,7 @@ func Headers(next http.Handler) http.Handler {
 func (p Problems) Recover(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ww := middleware.NewWrapResponseWriter(w, r.ProtoMajor)
-		defer func() {
+		defer func() { //nolint:contextcheck // the request has its own, which Write takes
 			cause := recover()
 			if cause == nil {
 				return
@@ -107,7 +107,7 @@ func Observe(logger *slog.Logger, metrics *Metrics) func(http.Handler) http.Hand
 			begin := time.Now()
 			ww := middleware.NewWrapResponseWriter(w, r.ProtoMajor)
 			metrics.open.Inc()
-			defer func() {
+			defer func() { //nolint:contextcheck // the request has its own
 				metrics.open.Dec()
 				took, status := time.Since(begin), ww.Status()
 				if status == 0 {
@@ -133,9 +133,12 @@ func routeOf(r *http.Request) string {
 	return "none"
 }
 
-// level keeps reads out of an ordinary log and shows what went wrong.
+// level keeps reads out of an ordinary log and shows what went wrong. That it isn't
+// ready yet is readyz' very answer, and whoever asks it asks often.
 func level(r *http.Request, status int) slog.Level {
 	switch {
+	case routeOf(r) == "/readyz":
+		return slog.LevelDebug
 	case status >= http.StatusInternalServerError:
 		return slog.LevelWarn
 	case r.Method == http.MethodGet || r.Method == http.MethodHead:

@@ -59,7 +59,7 @@ func TestARequestsIDIsOurs(t *testing.T) {
 		var id, trace string
 		h := Identify(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { id, trace = RequestID(r.Context()), Trace(r.Context()) }))
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)
-		r.Header.Set("X-Request-Id", "forged")
+		r.Header.Set(HeaderRequestID, "forged")
 		r.Header.Set("Traceparent", sent)
 		h.ServeHTTP(httptest.NewRecorder(), r)
 		if id == "forged" || id == "" || trace != want {

@@ -41,7 +41,7 @@ func (p Problems) Guard(admit Admit) func(http.Handler) http.Handler {
 				p.Write(w, r, problem.New(api.CodeNotFound, "There is no such call."))
 				return
 			}
-			p.pass(w, r, op, admit, next)
+			p.pass(w, r, op, admit, next) //nolint:contextcheck // Admit makes it from the request's own
 		})
 	}
 }
@@ -59,7 +59,7 @@ func (p Problems) GuardAs(id string, admit Admit, next http.Handler) http.Handle
 			p.Write(w, r, err)
 			return
 		}
-		next.ServeHTTP(w, r.WithContext(ctx))
+		next.ServeHTTP(w, r.WithContext(ctx)) //nolint:contextcheck // Admit makes it from the request's own
 	})
 }
 
@@ -113,8 +113,7 @@ func readBody(w http.ResponseWriter, r *http.Request) error {
 // wellFormed refuses a JSON body with something behind its value, which a decoder
 // of one value would pass over.
 func wellFormed(r *http.Request) error {
-	media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
-	if err != nil || media != "application/json" || r.ContentLength == 0 || r.Body == nil {
+	if !isJSON(r) || r.ContentLength == 0 || r.Body == nil {
 		return nil
 	}
 	body, err := io.ReadAll(r.Body)
@@ -127,6 +126,13 @@ func wellFormed(r *http.Request) error {
 		return p.At("", "something follows the value")
 	}
 	return nil
+}
+
+// isJSON says whether the request's body calls itself JSON; Validate has checked
+// that it calls itself something.
+func isJSON(r *http.Request) bool {
+	media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	return err == nil && media == "application/json"
 }
 
 // pathParams are the parts of the path by name, decoded. chi matches the path as
