@@ -75,7 +75,7 @@ func (w *world) finish(f fault) {
 		return
 	}
 	w.effect = nil
-	step, err := w.carryOut(e, f == fails)
+	step, err := w.effectOn(e, f == fails)
 	if err == nil && step != nil && f != crashes {
 		err = w.do(events.ServiceWorkload, own(events.ServiceWorkload), step)
 	}
@@ -85,9 +85,9 @@ func (w *world) finish(f fault) {
 	}
 }
 
-// carryOut does what the app does with the driver, and gives what is to be
+// effectOn does what the app does with the driver, and gives what is to be
 // appended.
-func (w *world) carryOut(e *effect, fail bool) (decide, error) {
+func (w *world) effectOn(e *effect, fail bool) (decide, error) {
 	b := w.driver.boxes[e.generation]
 	switch e.action {
 	case workloadtest.Request:

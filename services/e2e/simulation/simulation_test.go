@@ -61,6 +61,7 @@ func (w *world) actions() map[string]func(*rapid.T) {
 		"answer":       w.answer,
 		"agent speaks": w.speak, "agent proposes": w.propose, "agent starts": w.start, "agent completes": w.complete,
 		"agent parks":            w.park,
+		"all but the agent":      func(*rapid.T) { w.carryOut(func() {}) },
 		"all is carried out":     func(*rapid.T) { w.rest() },
 		"agent ends its run":     func(*rapid.T) { w.finishRun() },
 		"agent fails":            w.failRun,

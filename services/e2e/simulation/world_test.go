@@ -202,6 +202,13 @@ const maxRounds = 300
 // rest carries everything out, with a driver and an agent that do what they are
 // asked, until nobody has anything to do.
 func (w *world) rest() {
+	w.carryOut(w.finishRun)
+	w.settled()
+}
+
+// carryOut has the services do all that they want to, and beside each round what
+// else is given.
+func (w *world) carryOut(beside func()) {
 	for range maxRounds {
 		before, busy := w.heard, w.effect != nil
 		w.due()
@@ -209,9 +216,8 @@ func (w *world) rest() {
 			busy = busy || w.dirty[service]
 			w.settle(service)
 		}
-		w.finishRun()
+		beside()
 		if !busy && w.heard == before {
-			w.settled()
 			return
 		}
 	}
@@ -231,6 +237,9 @@ func (w *world) settled() {
 	}
 	if st.Interrupted != nil && st.Waiting() == 0 {
 		w.t.Fatalf("stuck with a parked run that nobody is asked about: %s", w.describe())
+	}
+	if st.Interrupted != nil && slices.ContainsFunc(st.Queue, func(q session.Queued) bool { return q.CancelOpen }) {
+		w.t.Fatalf("a parked run that a message wanted cancelled: %s", w.describe())
 	}
 	if st.Interrupted == nil && st.OpenCalls() > 0 {
 		w.t.Fatalf("stuck with calls that no run can start: %s", w.describe())
