@@ -3,7 +3,7 @@
  * arguments come from the agent; tool, rule, grade of enforcement and isolation are
  * Holdfast's own word.
  */
-import { html, useEffect, useRef, useState } from '../html.js';
+import { html, useEffect, useState } from '../html.js';
 import { api, newKey, worthRetrying } from '../api.js';
 import { explain, when, who } from '../format.js';
 import { linkTo } from '../router.js';
@@ -13,7 +13,7 @@ import { Revealed } from '../text.js';
 import { Args, Hash, useHashCheck } from './args.js';
 import { Deadline, useNow } from './basics.js';
 
-/** A click this soon after a question appeared was meant for what was there before. */
+/** A click this soon after a question appeared was meant for what was there before; milliseconds. */
 const ARMED_AFTER = 500;
 
 /** What a person should know about how the answer will be enforced. */
@@ -81,11 +81,10 @@ function readAgain(id) {
 function Answer({ approval, verdict, onRefused }) {
   const [comment, setComment] = useState('');
   const [busy, setBusy] = useState('');
-  const shown = useRef(Date.now());
-  useEffect(() => { shown.current = Date.now(); }, [approval.id]);
+  const armed = useArmed(approval.id);
 
   async function answer(decision, key = newKey()) {
-    if (busy || Date.now() - shown.current < ARMED_AFTER) return;
+    if (busy) return;
     setBusy(decision);
     onRefused(null);
     try {
@@ -108,10 +107,20 @@ function Answer({ approval, verdict, onRefused }) {
         <label class="field"><span class="unseen">Reason</span>
           <input value=${comment} onInput=${(e) => setComment(e.target.value)} maxlength="2000" autocomplete="off"
             placeholder="Reason: the agent is told, the audit log keeps it" /></label>
-        <button type="button" class="danger" disabled=${Boolean(busy)} onClick=${() => answer('deny')}>${busy === 'deny' ? 'Denying…' : 'Deny'}</button>
-        <button type="button" class="primary" disabled=${Boolean(busy) || verdict === 'differs'} onClick=${() => answer('approve')}>${busy === 'approve' ? 'Approving…' : 'Approve'}</button>
+        <button type="button" class="danger" disabled=${!armed || Boolean(busy)} onClick=${() => answer('deny')}>${busy === 'deny' ? 'Denying…' : 'Deny'}</button>
+        <button type="button" class="primary" disabled=${!armed || Boolean(busy) || verdict === 'differs'} onClick=${() => answer('approve')}>${busy === 'approve' ? 'Approving…' : 'Approve'}</button>
       </div>
     </div>`;
+}
+
+function useArmed(id) {
+  const [armed, setArmed] = useState(false);
+  useEffect(() => {
+    setArmed(false);
+    const timer = setTimeout(() => setArmed(true), ARMED_AFTER);
+    return () => clearTimeout(timer);
+  }, [id]);
+  return armed;
 }
 
 /** How it came out, by whom, and why. */
