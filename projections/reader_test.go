@@ -4,9 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/holdfast-io/holdfast/events"
@@ -91,13 +93,12 @@ func TestCursorsOfOthersAreRefused(t *testing.T) {
 // A tenant sees nothing of another's, whatever it asks.
 func TestTenantsSeeTheirOwn(t *testing.T) {
 	t.Parallel()
-	r, s, _ := projected(t)
+	r, _, _ := projected(t)
 	ctx, other, id := t.Context(), "other", sid(1)
 	page, err := r.Approvals(ctx, testTenant, ApprovalFilter{}, Page{})
 	if err != nil || len(page.Items) != 2 {
 		t.Fatalf("approvals: %+v, %v", page, err)
 	}
-	_ = s
 	for name, look := range map[string]func() (int, error){
 		"sessions": func() (int, error) {
 			l, err := r.Sessions(ctx, other, SessionFilter{}, Page{})
@@ -342,6 +343,12 @@ func TestPostgresAway(t *testing.T) {
 		t.Fatal(err)
 	}
 	poolConf.ConnConfig.RuntimeParams["search_path"] = migrations.SearchPath(migrations.Views)
+	var host atomic.Value // the socket's folder is another one after a restart
+	host.Store(poolConf.ConnConfig.Host)
+	poolConf.BeforeConnect = func(_ context.Context, c *pgx.ConnConfig) error {
+		c.Host, _ = host.Load().(string)
+		return nil
+	}
 	pool, err := pgxpool.NewWithConfig(t.Context(), poolConf)
 	if err != nil {
 		t.Fatal(err)
@@ -372,6 +379,11 @@ func TestPostgresAway(t *testing.T) {
 	if server, err = pgserver.Start(timeout(t), conf); err != nil {
 		t.Fatal(err)
 	}
+	again, err := pgx.ParseConfig(server.DSN())
+	if err != nil {
+		t.Fatal(err)
+	}
+	host.Store(again.Host)
 	if err := p.WaitFor(timeout(t), last); err != nil {
 		t.Fatal(err)
 	}
