@@ -238,14 +238,19 @@ func (w *world) n(id string) uint64 {
 	return w.prev["ev."+testTenant+".s."+id].n
 }
 
-// say publishes a batch of a run's events k..last, written after n.
-func (w *world) say(t testing.TB, id, run string, first, last, after uint64) uint64 {
-	t.Helper()
+// batch makes a batch of a run's events first..last, written after n.
+func (w *world) batch(run string, first, last, after uint64) output.Batch {
 	b := output.Batch{Run: run, FirstK: first, LastK: last, After: after, Time: testTime.Add(time.Duration(after) * time.Second)}
 	for k := first; k <= last; k++ {
 		b.Events = append(b.Events, json.RawMessage(fmt.Sprintf(`{"type":"TEXT_MESSAGE_CONTENT","run":%q,"k":%d}`, run, k)))
 	}
-	seq, err := w.out.Publish(context.Background(), testTenant, id, b)
+	return b
+}
+
+// say publishes a batch.
+func (w *world) say(t testing.TB, id, run string, first, last, after uint64) uint64 {
+	t.Helper()
+	seq, err := w.out.Publish(context.Background(), testTenant, id, w.batch(run, first, last, after))
 	if err != nil {
 		t.Fatal(err)
 	}
