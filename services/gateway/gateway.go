@@ -25,6 +25,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"strconv"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -169,7 +170,7 @@ func New(cfg Config) (*Gateway, error) {
 
 // Run makes a gateway and serves until ctx ends.
 func Run(ctx context.Context, cfg Config) error {
-	g, err := New(cfg)
+	g, err := New(cfg) //nolint:contextcheck // it starts nothing; what Run starts ends with ctx
 	if err != nil {
 		return err
 	}
@@ -199,7 +200,7 @@ func (g *Gateway) Run(ctx context.Context) error {
 	tasks.Go(func() error { g.tokens.Watch(ctx, g.cfg.Logger); return nil })
 	tasks.Go(func() error {
 		<-ctx.Done()
-		return g.stop(servers)
+		return g.stop(servers) //nolint:contextcheck // ctx is over: stopping has its own time
 	})
 	return tasks.Wait()
 }
@@ -243,7 +244,7 @@ func originsOf(addr net.Addr) []string {
 	}
 	origins := make([]string, len(hosts))
 	for i, h := range hosts {
-		origins[i] = "http://" + net.JoinHostPort(h, fmt.Sprint(tcp.Port))
+		origins[i] = "http://" + net.JoinHostPort(h, strconv.Itoa(tcp.Port))
 	}
 	return origins
 }

@@ -114,7 +114,7 @@ func TestInvokeKeepsBothSidesApart(t *testing.T) {
 		"Cookie: holdfast_session=mine", "Forwarded: for=1.2.3.4", "X-Forwarded-For: 1.2.3.4", "X-Forwarded-Prefix: /x",
 		"X-Real-Ip: 1.2.3.4", "Holdfast-Session: s-other", "Holdfast-Tenant: default", "X-Own: kept", "Content-Type: text/plain").want(http.StatusTeapot)
 	inside, body := b.seen()
-	if inside.Method != "PATCH" || inside.URL.EscapedPath() != "/invoke/api/a%2Fb" || inside.URL.RawQuery != "x=1&y=%20;z" || body != "payload" {
+	if inside.Method != http.MethodPatch || inside.URL.EscapedPath() != "/invoke/api/a%2Fb" || inside.URL.RawQuery != "x=1&y=%20;z" || body != "payload" {
 		t.Errorf("inside: %s %s %q", inside.Method, inside.RequestURI, body)
 	}
 	for _, gone := range []string{"Authorization", "Cookie", "Forwarded", "X-Forwarded-For", "X-Forwarded-Prefix", "X-Forwarded-Host", "X-Real-Ip", "Holdfast-Tenant"} {
@@ -168,7 +168,7 @@ func TestInvokeStreamsBothWays(t *testing.T) {
 	}
 	_ = resp.Body.Close()
 
-	c, _, err := websocket.Dial(t.Context(), strings.Replace(w.url, "http", "ws", 1)+"/v1/sessions/"+id+"/invoke/ws", &websocket.DialOptions{ //nolint:bodyclose // a WebSocket has none
+	c, _, err := websocket.Dial(t.Context(), strings.Replace(w.url, "http", "ws", 1)+"/v1/sessions/"+id+"/invoke/ws", &websocket.DialOptions{
 		HTTPHeader: http.Header{"Authorization": {"Bearer " + tokenOf("alice")}}, HTTPClient: plain,
 	})
 	if err != nil {

@@ -2,6 +2,7 @@ package gateway_test
 
 import (
 	"encoding/json"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -172,10 +173,7 @@ func names(p api.Problem, pointer string) bool {
 }
 
 func mapWith(m map[string]any, key string, value any) map[string]any {
-	out := map[string]any{}
-	for k, v := range m {
-		out[k] = v
-	}
+	out := maps.Clone(m)
 	out[key] = value
 	return out
 }

@@ -111,14 +111,15 @@ func (a *Agents) Admit(_ *apispec.Operation, r *http.Request) (context.Context, 
 	return context.WithValue(r.Context(), claimsKey{}, claims), nil
 }
 
-// ask sends a command as the agent of the session and decodes its result.
-func (a *Agents) ask(ctx context.Context, service events.Service, verb string, body, out any) error {
+// ask sends a command to the policy service, as the agent of the session, and
+// decodes its result.
+func (a *Agents) ask(ctx context.Context, verb string, body, out any) error {
 	who := claimsOf(ctx)
 	raw, err := json.Marshal(body)
 	if err != nil {
 		return fmt.Errorf("encode %s: %w", verb, err)
 	}
-	reply, err := a.cfg.Commands.Do(ctx, service, who.Tenant, verb, command.Request{
+	reply, err := a.cfg.Commands.Do(ctx, events.ServicePolicy, who.Tenant, verb, command.Request{
 		// Agents' commands are repeatable by what they say (the call's id, the nonce),
 		// so each request is a command of its own.
 		CommandID: events.RandomID(events.PrefixCommand),

@@ -30,7 +30,7 @@ func (a *Agents) ProposeCall(ctx context.Context, req agentserver.ProposeCallReq
 		modes = []string{string(api.CallModeHold), string(api.CallModePark)}
 	}
 	var call verbs.CallResult
-	err := a.ask(ctx, events.ServicePolicy, verbs.Propose, verbs.ProposeBody{
+	err := a.ask(ctx, verbs.Propose, verbs.ProposeBody{
 		AgentCallID: req.Body.AgentCallID, RunID: req.Body.RunID, Tool: req.Body.Tool, Args: req.Body.Args, Modes: modes,
 	}, &call)
 	if err == nil && call.Mode == string(api.CallModeHold) {
@@ -84,7 +84,7 @@ func (a *Agents) hold(ctx context.Context, call verbs.CallResult, atMost time.Du
 
 func (a *Agents) readCall(ctx context.Context, id string) (verbs.CallResult, error) {
 	var call verbs.CallResult
-	err := a.ask(ctx, events.ServicePolicy, verbs.ReadCall, verbs.ReadCallBody{Call: id}, &call)
+	err := a.ask(ctx, verbs.ReadCall, verbs.ReadCallBody{Call: id}, &call)
 	return call, err
 }
 
@@ -111,7 +111,7 @@ func (a *Agents) StartCall(ctx context.Context, req agentserver.StartCallRequest
 	if err := own(ctx, req.ID); err != nil {
 		return nil, err
 	}
-	if err := a.ask(ctx, events.ServicePolicy, verbs.Start, verbs.StartBody{
+	if err := a.ask(ctx, verbs.Start, verbs.StartBody{
 		Call: req.ID, RunID: req.Body.RunID, ArgsHash: strings.TrimPrefix(req.Body.ArgsHash, hashPrefix), Nonce: req.Body.Nonce,
 	}, nil); err != nil {
 		return nil, err
@@ -125,7 +125,7 @@ func (a *Agents) CompleteCall(ctx context.Context, req agentserver.CompleteCallR
 		return nil, err
 	}
 	body := req.Body
-	if err := a.ask(ctx, events.ServicePolicy, verbs.Complete, verbs.CompleteBody{
+	if err := a.ask(ctx, verbs.Complete, verbs.CompleteBody{
 		Call: req.ID, RunID: body.RunID, Nonce: body.Nonce, ExitCode: body.ExitCode, Output: body.Output,
 		Truncated: body.Truncated, Error: body.Error,
 	}, nil); err != nil {

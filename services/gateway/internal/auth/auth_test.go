@@ -107,8 +107,7 @@ func TestAdmit(t *testing.T) {
 }
 
 func codeOf(err error) api.Code {
-	var p *problem.Error
-	if errors.As(err, &p) {
+	if p, ok := errors.AsType[*problem.Error](err); ok {
 		return p.Code
 	}
 	return ""

@@ -12,9 +12,10 @@ import (
 const (
 	// CookieName is the console's cookie.
 	CookieName = "holdfast_session"
-	// LoginLifetime is how long a cookie is good for, and CodeLifetime a one-time code.
+	// LoginLifetime is how long a cookie is good for.
 	LoginLifetime = 12 * time.Hour
-	CodeLifetime  = 10 * time.Minute
+	// CodeLifetime is how long a one-time code is good for.
+	CodeLifetime = 10 * time.Minute
 	// maxLogins and maxCodes bound memory; the one that ends first gives way.
 	maxLogins = 10_000
 	maxCodes  = 1_000
@@ -86,7 +87,7 @@ func (l *Logins) Lookup(value string) (name string, ok bool) {
 }
 
 func (l *Logins) cookie(value string, maxAge int) *http.Cookie {
-	return &http.Cookie{
+	return &http.Cookie{ //nolint:gosec // Secure where browsers come by https; dev serves http on loopback
 		Name: CookieName, Value: value, Path: "/", MaxAge: maxAge,
 		HttpOnly: true, Secure: l.secure, SameSite: http.SameSiteStrictMode,
 	}

@@ -78,7 +78,8 @@ func (i *Invoker) Stop() {
 func (i *Invoker) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
-	defer context.AfterFunc(i.ctx, cancel)() // a WebSocket ends with the gateway, not after it
+	// A WebSocket ends with the gateway, not after it.
+	defer context.AfterFunc(i.ctx, cancel)() //nolint:contextcheck // the Invoker's, beside the request's
 	r = r.WithContext(ctx)
 	to, end, err := i.enter(ctx, chi.URLParam(r, "id"))
 	if err != nil {

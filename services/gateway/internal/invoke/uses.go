@@ -77,7 +77,7 @@ func (u *uses) begin(ctx context.Context, tenant, session string, idle time.Dura
 	if !standing {
 		one = &use{noted: make(chan struct{}), changed: make(chan struct{}, 1)}
 		u.open[key] = one
-		u.running.Go(func() { u.keep(key, one, idle) })
+		u.running.Go(func() { u.keep(key, one, idle) }) //nolint:contextcheck // it outlives this call, for those that join
 	}
 	one.calls++
 	u.mu.Unlock()

@@ -178,10 +178,7 @@ func all[T any](items []tried[T]) ([]T, error) {
 // words are the values of an enum's filter, in one order: the same filter is the
 // same list.
 func words[To, From ~string](p *[]From) []To {
-	out := []To{}
-	for _, w := range value(p) {
-		out = append(out, To(w))
-	}
+	out := each(value(p), func(w From) To { return To(w) })
 	slices.Sort(out)
 	return out
 }
