@@ -204,7 +204,7 @@ func (b *batch) touch(m events.Message, s *story) {
 func revisionRows[S any](
 	a events.Address, m events.Message, removed string, st *revisions.State[S], spec func(S) []byte,
 ) []definitionRow {
-	var rows []definitionRow
+	rows := make([]definitionRow, 0, len(m.Envelope.Events))
 	for i, r := range m.Envelope.Events {
 		meta := m.MetaAt(i)
 		row := definitionRow{

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -47,14 +48,11 @@ func copyRows(b *testing.B, from, to *pgxpool.Pool) (took time.Duration) {
 	ctx := b.Context()
 	const portions = 9 // 18,000 messages in batches of 2000
 	for _, t := range summed(b, from) {
-		rows, err := from.Query(ctx, "SELECT * FROM "+pgx.Identifier{migrations.Views, t.Name}.Sanitize(), pgx.QueryResultFormats{pgx.BinaryFormatCode})
+		rows, err := from.Query(ctx, "TABLE "+pgx.Identifier{migrations.Views, t.Name}.Sanitize(), pgx.QueryResultFormats{pgx.BinaryFormatCode})
 		if err != nil {
 			b.Fatal(err)
 		}
-		var columns []string
-		for _, f := range rows.FieldDescriptions() {
-			columns = append(columns, f.Name)
-		}
+		columns := column(rows.FieldDescriptions(), func(f pgconn.FieldDescription) string { return f.Name })
 		all, err := pgx.CollectRows(rows, asStored)
 		if err != nil {
 			b.Fatal(err)

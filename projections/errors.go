@@ -83,8 +83,7 @@ func readError(err error) error {
 // unavailable says whether an error is of the way to Postgres or of its state, so
 // that the same may work later. Anything else is about what was asked.
 func unavailable(err error) bool {
-	var pgErr *pgconn.PgError
-	if errors.As(err, &pgErr) {
+	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok {
 		// Connection exceptions, resources, operator intervention, serialisation.
 		for _, class := range []string{"08", "53", "57", "58", "40", "55"} {
 			if strings.HasPrefix(pgErr.Code, class) {

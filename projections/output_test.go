@@ -155,7 +155,7 @@ func TestOutputMadeAnewIsCopiedFromItsStart(t *testing.T) {
 			copyAll(t, pool, stream, seq)
 			anew := memoutput.New()
 			for k := range uint64(count) {
-				seq = publish(t, anew, sid(1), outBatch("r2", k+1, 1, 0, start))
+				publish(t, anew, sid(1), outBatch("r2", k+1, 1, 0, start))
 			}
 			o, _ := projectOutput(t, OutputConfig{Stream: anew, Pool: pool})
 			r := reader(t, pool, newLog())

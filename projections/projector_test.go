@@ -127,7 +127,7 @@ func populate(t testing.TB, s *scribe) uint64 {
 	for i := range 3 {
 		s.ready(sid(i))
 	}
-	var calls []string
+	calls := make([]string, 0, 2)
 	for i := range 2 {
 		calls = append(calls, s.ask(sid(i)))
 	}
@@ -186,7 +186,7 @@ func TestInvariantRowsEqualAFreshFold(t *testing.T) {
 	same(t, "two projectors", summed(t, pool), fresh(t, log, last))
 
 	stopFirst()
-	last = s.create(sid(9))
+	s.create(sid(9))
 	s.ready(sid(9))
 	last = s.answer(sid(9), s.ask(sid(9)))
 	if err := second.WaitFor(timeout(t), last); err != nil {
@@ -335,8 +335,8 @@ func TestBadEventFaultsItsSessionAlone(t *testing.T) {
 				t.Fatal(err)
 			}
 			seq := log.Plant(subject, raw)
-			last := s.create(sid(2))
-			last = log.Plant(subject, encode(func(e *events.Envelope) { e.N, e.Prev = 4, seq }))
+			s.create(sid(2))
+			last := log.Plant(subject, encode(func(e *events.Envelope) { e.N, e.Prev = 4, seq }))
 			p, stop := project(t, Config{Log: log, Pool: pool})
 			if err := p.WaitFor(timeout(t), last); err != nil {
 				t.Fatal(err)

@@ -87,11 +87,7 @@ func desired(st *session.State) string {
 }
 
 func services(st *session.State) string {
-	var names []string
-	for _, s := range unsettled(st) {
-		names = append(names, string(s))
-	}
-	return strings.Join(names, ",")
+	return strings.Join(column(unsettled(st), func(s events.Service) string { return string(s) }), ",")
 }
 
 // deadlineRow is a deadline with its session.

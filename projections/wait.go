@@ -105,7 +105,7 @@ const poll = 250 * time.Millisecond
 // projector runs. ErrBehind where ctx ends first, ErrUnavailable where Postgres
 // can't be asked.
 func (r *Reader) WaitFor(ctx context.Context, seq uint64) error {
-	r.waiter.listen()
+	r.waiter.listen() //nolint:contextcheck // the listener outlives this wait; Close ends it
 	for {
 		if r.waiter.progress.Position() >= seq {
 			return nil

@@ -61,7 +61,11 @@ func OutcomeOf(r events.Record) AuditOutcome {
 }
 
 func outcomeInside(data json.RawMessage) AuditOutcome {
-	var p struct{ Decision, Outcome, Error string }
+	var p struct {
+		Decision string `json:"decision"`
+		Outcome  string `json:"outcome"`
+		Error    string `json:"error"`
+	}
 	if json.Unmarshal(data, &p) != nil {
 		return OutcomeDone // the fold refuses it; the audit keeps that it was written
 	}
@@ -81,7 +85,9 @@ func EnforcementOf(r events.Record) string {
 	if r.Type != session.TypeCallDecided {
 		return ""
 	}
-	var p struct{ Enforcement string }
+	var p struct {
+		Enforcement string `json:"enforcement"`
+	}
 	_ = json.Unmarshal(r.Data, &p) // what can't be read says nothing
 	return p.Enforcement
 }

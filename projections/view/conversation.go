@@ -85,7 +85,10 @@ func text(mask Masker, content json.RawMessage) string {
 	if json.Unmarshal(content, &s) == nil {
 		return Visible(mask.Text(s))
 	}
-	var parts []struct{ Type, Text string }
+	var parts []struct {
+		Type string `json:"type"`
+		Text string `json:"text"`
+	}
 	if json.Unmarshal(content, &parts) != nil {
 		return Visible(mask.Text(string(content)))
 	}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/holdfast-io/holdfast/events/session"
@@ -72,7 +73,9 @@ func (m Masker) Agui(event json.RawMessage) json.RawMessage {
 	if len(m.pointers) == 0 {
 		return m.JSON(event)
 	}
-	var e struct{ Type string }
+	var e struct {
+		Type string `json:"type"`
+	}
 	if json.Unmarshal(event, &e) == nil && (e.Type == "TOOL_CALL_ARGS" || e.Type == "TOOL_CALL_CHUNK") {
 		return m.rewrite(event, [][]string{{"delta"}}, false)
 	}
@@ -199,10 +202,9 @@ func (w *rewriter) container(p place) {
 			w.pos++
 			w.space()
 		}
-		key := ""
 		if object {
 			from := w.literal()
-			key = w.decode(from)
+			key := w.decode(from)
 			if to := maskSecrets(key); to != key {
 				w.replace(from, to)
 			}
@@ -212,7 +214,7 @@ func (w *rewriter) container(p place) {
 			w.value(p.enter(w.mask, key))
 			continue
 		}
-		next := p.enter(w.mask, fmt.Sprint(i))
+		next := p.enter(w.mask, strconv.Itoa(i))
 		next.key = ""
 		w.value(next)
 	}

@@ -60,7 +60,7 @@ func reference(match []string, value string) bool {
 }
 
 // prose spares what is only a word: "basic understanding".
-func prose(_ []string, value string) bool { return strings.IndexAny(value, "0123456789._~+/=") < 0 }
+func prose(_ []string, value string) bool { return !strings.ContainsAny(value, "0123456789._~+/=") }
 
 // escapes may hide any of the hints in JSON.
 var escapes = []string{`\u`, `\/`}
