@@ -20,10 +20,10 @@ func TestMain(m *testing.M) { pgtest.Exit(m) }
 // Every table of schema version 1, by schema. A new migration adds to it.
 var tables = map[string][]string{
 	migrations.Views: {
-		"approvals", "audit", "calls", "checkpoint", "deadlines", "envelopes", "messages",
+		"approvals", "audit", "calls", "checkpoint", "deadlines", "envelopes", "faults", "messages",
 		"policies", "runs", "runtimes", "sessions", "timeline", "workloads",
 	},
-	"public": {"goose_db_version", "output", "output_checkpoint"},
+	"public": {"goose_db_version", "output", "output_checkpoint", "output_floor"},
 }
 
 func TestUpOnAnEmptyDatabase(t *testing.T) {
@@ -268,7 +268,7 @@ func TestOneLatestRevision(t *testing.T) {
 	t.Parallel()
 	ctx, pool := t.Context(), pgtest.Pool(t)
 	for _, table := range []string{"runtimes", "policies"} {
-		insert := "INSERT INTO " + table + " VALUES ('t', 'coder', $1, $2, '{}', false, 'ann', now(), $1)"
+		insert := "INSERT INTO " + table + " VALUES ('t', 'coder', $1, $2, '{}', false, 'ann', now(), $1, $1)"
 		exec(ctx, t, pool, insert, 1, false)
 		exec(ctx, t, pool, insert, 2, true)
 		if _, err := pool.Exec(ctx, insert, 3, true); err == nil {
