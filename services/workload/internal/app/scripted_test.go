@@ -238,6 +238,13 @@ func (d *scripted) EnsurePool(_ context.Context, runtime driver.RuntimeSpec, siz
 	return nil
 }
 
+// pool is the size of a warm pool.
+func (d *scripted) pool(runtime string) int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.pools[runtime]
+}
+
 func (d *scripted) Isolation() string { return "none" }
 
 func (d *scripted) Close() error { return nil }

