@@ -20,21 +20,22 @@ import (
 func TestKilledAt(t *testing.T) {
 	for _, failpoint := range []string{
 		"command.session.create.before-reply",   // the append and before its reply
-		"workload-claimed",   // the claim and before ready
-		"run-settled",        // run.started and before the sandbox knows
-		"run-delivered",      // the sandbox knows and before the first output
-		"command.policy.propose.before-reply",      // a question is asked (the first is allowed)
-		"command.policy.propose.before-reply#2",    // … the second waits for a person
-		"command.policy.start.before-reply",       // start and before the result
-		"output-published",   // in the middle of output
-		"output-published#3", // …
-		"message-recorded",   // a message is in the log, the run goes on
-		"command.policy.answer.before-reply",      // the answer and before the continuation
-		"run-settled#2",      // the continuation is started
-		"command.policy.start.before-reply#2",     // the approved call, before its result
-		"message-recorded#4", // …
+		"workload-claimed",                      // the claim and before ready
+		"run-settled",                           // run.started and before the sandbox knows
+		"run-delivered",                         // the sandbox knows and before the first output
+		"command.policy.propose.before-reply",   // a question is asked (the first is allowed)
+		"command.policy.propose.before-reply#2", // … the second waits for a person
+		"command.policy.start.before-reply",     // start and before the result
+		"output-published",                      // in the middle of output
+		"output-published#3",                    // …
+		"message-recorded",                      // a message is in the log, the run goes on
+		"command.policy.answer.before-reply",    // the answer and before the continuation
+		"run-settled#2",                         // the continuation is started
+		"command.policy.start.before-reply#2",   // the approved call, before its result
+		"message-recorded#4",                    // …
 	} {
 		t.Run(failpoint, func(t *testing.T) {
+			t.Parallel()
 			w := newWorld(t)
 			w.start(failpoint)
 			j := &journey{w: w, key: "journey-" + strings.NewReplacer("#", "-", ".", "-").Replace(failpoint)}
