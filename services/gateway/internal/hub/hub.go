@@ -133,7 +133,7 @@ func (h *Hub) persist(ctx context.Context, stream string, state *error, follow f
 	for {
 		err := follow(ctx, func() { h.note(state, nil) })
 		if ctx.Err() != nil {
-			return nil
+			return nil //nolint:nilerr // it was stopped: that isn't an error
 		}
 		h.note(state, err)
 		h.cfg.Logger.Error("stream not followed, trying again", "stream", stream, "err", err)
@@ -208,6 +208,8 @@ func (h *Hub) resume(at *place, last uint64) uint64 {
 func (h *Hub) lost(at *place) {
 	h.mu.Lock()
 	*at = place{}
+	// Who is closed gives its topic back later; nobody else gets it.
+	h.topics, h.inboxes = map[sessionKey]*topic{}, map[string]*inbox{}
 	h.mu.Unlock()
 	h.closeAll(api.CloseSourceLost)
 }

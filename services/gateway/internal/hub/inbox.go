@@ -73,7 +73,7 @@ func (h *Hub) attachInbox(ctx context.Context, tenant string, after cursor.Inbox
 		a.first = newFrame(controlFrame(here.String(), "", h.cfg.Now(), control{Type: controlHeartbeat}))
 	case foreign:
 		a.skip(ctx, here, gapEpoch)
-	case a.to > after.Seq && a.to-after.Seq > uint64(h.cfg.ScanMessages): //nolint:gosec // validated: not negative
+	case a.to > after.Seq && a.to-after.Seq > uint64(h.cfg.ScanMessages):
 		a.skip(ctx, here, gapExpired)
 	}
 	return a, nil

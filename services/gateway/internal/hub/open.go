@@ -68,7 +68,7 @@ func (h *Hub) acquire(ctx context.Context, tenant, id string) (*topic, error) {
 	h.mu.Unlock()
 	if !found {
 		// Not in the caller's time: another may have come to wait for it.
-		go func() {
+		go func() { //nolint:contextcheck // see above
 			ctx, cancel := context.WithTimeout(h.ctx, openTimeout)
 			defer cancel()
 			t.err = t.open(ctx)

@@ -83,7 +83,7 @@ func (h *Hub) scanOutput(ctx context.Context, key sessionKey, after, to uint64) 
 	if to <= after {
 		return nil, nil
 	}
-	if to-after > uint64(h.cfg.ScanMessages) { //nolint:gosec // validated: not negative
+	if to-after > uint64(h.cfg.ScanMessages) {
 		return nil, errTooFar
 	}
 	done, err := h.slot(ctx)

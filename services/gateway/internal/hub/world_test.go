@@ -142,7 +142,7 @@ func (w *world) admit(_ *apispec.Operation, r *http.Request) (auth.Principal, er
 
 // Decide implements Commands.
 func (w *world) Decide(ctx context.Context, id string, body api.DecideApproval, _ *string) (api.Approval, uint64, bool, error) {
-	w.did("decide %s %s by %s in %s", id, body.Decision, auth.From(ctx).Name, auth.From(ctx).Tenant)
+	w.didf("decide %s %s by %s in %s", id, body.Decision, auth.From(ctx).Name, auth.From(ctx).Tenant)
 	if auth.From(ctx).Tenant != testTenant {
 		return api.Approval{}, 0, false, problem.New(api.CodeNotFound, "")
 	}
@@ -154,11 +154,11 @@ func (w *world) Decide(ctx context.Context, id string, body api.DecideApproval, 
 
 // Send implements Commands.
 func (w *world) Send(_ context.Context, session string, body api.SendMessage, _ *string) (api.MessageAccepted, uint64, error) {
-	w.did("send %s %q", session, body.Content)
+	w.didf("send %s %q", session, body.Content)
 	return api.MessageAccepted{MessageID: "m-1", RunID: "r-1", N: 4, Seq: 9}, 9, nil
 }
 
-func (w *world) did(format string, args ...any) {
+func (w *world) didf(format string, args ...any) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.commands = append(w.commands, fmt.Sprintf(format, args...))
@@ -268,7 +268,7 @@ func eventually(t testing.TB, what string, cond func() bool) {
 		if time.Now().After(deadline) {
 			t.Fatalf("did not come: %s", what)
 		}
-		time.Sleep(time.Millisecond) // a poll: what is waited for has no signal
+		<-time.After(time.Millisecond) // a poll: what is waited for has no signal
 	}
 }
 
@@ -392,7 +392,7 @@ func (w *world) get(t testing.TB, path, lastID string) (*http.Response, context.
 	if lastID != "" {
 		req.Header.Set("Last-Event-ID", lastID)
 	}
-	res, err := w.server.Client().Do(req) //nolint:bodyclose // by reader.close or cancel
+	res, err := w.server.Client().Do(req)
 	if err != nil {
 		cancel()
 		t.Fatal(err)

@@ -27,7 +27,11 @@ const (
 	opInbox   = "streamInbox"
 	opDecide  = "decideApproval"
 	opSend    = "sendMessage"
-	inFlight  = 8 // requests of one socket that are worked on at once
+)
+
+const (
+	inFlight   = 8               // requests of one socket that are worked on at once
+	closeGrace = 2 * time.Second // for a client to answer a close
 )
 
 // socket is one WebSocket: a goroutine that reads, and one that writes while there
@@ -37,7 +41,9 @@ type socket struct {
 	req  *http.Request
 	ws   *websocket.Conn
 	conn *connection
-	ctx  context.Context
+	// ctx ends with the connection: reads and requests, not writes.
+	ctx    context.Context
+	cancel context.CancelFunc
 
 	work    sync.WaitGroup
 	slots   chan struct{}
@@ -80,18 +86,17 @@ func (h *Hub) ServeWebSocket(w http.ResponseWriter, r *http.Request, who auth.Pr
 	if err != nil {
 		return // Accept has answered
 	}
-	s.ws.SetReadLimit(-1) // receive bounds it, with a code of ours
-	var cancel context.CancelFunc
-	s.ctx, cancel = context.WithCancel(context.WithoutCancel(r.Context())) // hijacked: the request's own ends when it likes
+	s.ws.SetReadLimit(-1)                                                    // receive bounds it, with a code of ours
+	s.ctx, s.cancel = context.WithCancel(context.WithoutCancel(r.Context())) // hijacked: the request's own ends when it likes
 	h.mu.Lock()
 	s.conn = conn
 	conn.beat = s.beat
 	h.mu.Unlock()
 	conn.out.open(s.wake)
 
-	code := s.read()
+	code := s.read() //nolint:contextcheck // requests end with the connection, whose context is kept
 	conn.out.close(code)
-	cancel()
+	s.cancel()
 	s.unsubscribeAll()
 	s.work.Wait()
 	_ = s.ws.CloseNow() // after a handshake, or instead of one

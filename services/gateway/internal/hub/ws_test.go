@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -398,4 +399,18 @@ func (c *client) readOrGone() (api.WSMessage, api.CloseCode) {
 		c.t.Fatal(err)
 	}
 	return m, 0
+}
+
+// TestShutdownLeavesSilentClients stops while a client doesn't answer the close.
+func TestShutdownLeavesSilentClients(t *testing.T) {
+	w := newWorld(t, nil)
+	conn := dialRaw(t, w, "/v1/ws", "Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13", "Sec-WebSocket-Key: MDEyMzQ1Njc4OWFiY2RlZg==")
+	if _, err := http.ReadResponse(bufio.NewReader(conn), nil); err != nil { //nolint:bodyclose // 101 has none
+		t.Fatal(err)
+	}
+	began := time.Now()
+	w.stop()
+	if took := time.Since(began); took > 2*closeGrace {
+		t.Errorf("the stop took %v", took)
+	}
 }

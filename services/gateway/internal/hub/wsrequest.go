@@ -61,7 +61,7 @@ func (s *socket) name() (string, error) {
 		return "", problem.New(api.CodeNotReady, "The connection ends.")
 	}
 	s.next++
-	name := strconv.FormatUint(uint64(s.next), 36) //nolint:gosec // counts up from 1
+	name := strconv.FormatUint(uint64(s.next), 36)
 	s.subs[name] = nil
 	return name, nil
 }

@@ -3,6 +3,7 @@ package hub
 import (
 	"context"
 	"sync"
+	"time"
 
 	"github.com/coder/websocket"
 
@@ -49,7 +50,7 @@ func (s *socket) write(i item) error {
 	defer cancel()
 	raw := i.raw
 	if i.frame != nil {
-		buffer := buffers.Get().(*[]byte) //nolint:forcetypeassert // the pool's New
+		buffer := buffers.Get().(*[]byte) //nolint:errcheck // the pool holds nothing else
 		raw = appendFrame((*buffer)[:0], i.sub.name, i.frame.json)
 		defer func() {
 			if cap(raw) <= keepBuffer {
@@ -73,6 +74,8 @@ func appendFrame(dst []byte, subscription string, frame []byte) []byte {
 }
 
 // sayClosed closes the connection with a code that says whether to come back.
+// A client that doesn't answer is left after a while.
 func (s *socket) sayClosed(code api.CloseCode) {
+	defer time.AfterFunc(closeGrace, s.cancel).Stop()
 	_ = s.ws.Close(websocket.StatusCode(code), code.String()) // the peer may be gone
 }
