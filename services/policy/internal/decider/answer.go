@@ -8,6 +8,7 @@ import (
 	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/events"
 	"github.com/holdfast-io/holdfast/events/session"
+	"github.com/holdfast-io/holdfast/projections/view"
 	"github.com/holdfast-io/holdfast/services/internal/problem"
 )
 
@@ -66,7 +67,7 @@ func AlreadyDecided(call *session.Call) *problem.Error {
 		At       time.Time `json:"at"`
 		Decision string    `json:"decision"`
 		Reason   string    `json:"reason,omitempty"`
-	}{call.Answer.By, call.Answer.At, call.Answer.Decision, call.Answer.Comment})
+	}{view.Person(call.Answer.By), call.Answer.At, call.Answer.Decision, call.Answer.Comment})
 	p := problem.New(api.CodeAlreadyDecided, "another answer counts already").In(string(call.State))
 	if err == nil {
 		p.Winner = winner
@@ -111,7 +112,7 @@ func (c Answer) mayAnswer(call *session.Call) bool {
 func atDeadline(call *session.Call, now time.Time) session.Payload {
 	if call.Asked.OnDeadline == "allow" {
 		return session.CallApproved{
-			CallID: call.ID, By: "deadline", ArgsHash: call.ArgsHash, ExecuteBy: now.Add(call.Asked.ExecuteWithin.D()),
+			CallID: call.ID, By: view.ByDeadline, ArgsHash: call.ArgsHash, ExecuteBy: now.Add(call.Asked.ExecuteWithin.D()),
 		}
 	}
 	return session.CallExpired{CallID: call.ID, Deadline: call.Asked.Deadline}

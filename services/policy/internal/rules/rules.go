@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"cel.dev/cel-go/cel"
@@ -109,7 +110,14 @@ func Compile(spec policy.Spec) (*Program, error) {
 
 var errNotBool = errors.New("has to be true or false: its type is not bool")
 
+// compiling serialises compilation: cel-go's checker fills in its catalog of names
+// at the first unknown one, without a lock, while others copy it. Evaluation needs
+// none of it.
+var compiling sync.Mutex
+
 func compileRule(expression string) (cel.Program, error) {
+	compiling.Lock()
+	defer compiling.Unlock()
 	ast, issues := env.Compile(expression)
 	if err := issues.Err(); err != nil {
 		return nil, err // names line and column and shows the place
