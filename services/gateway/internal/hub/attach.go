@@ -51,7 +51,7 @@ func (h *Hub) attach(ctx context.Context, key sessionKey, after cursor.Session, 
 		from := after
 		if foreign {
 			from = cursor.Session{Epoch: h.cfg.Epoch} // a place in another log is none in this one
-			a.first = newFrame(gapFrame(key.session, h.cfg.Now(), after.String(), from.String(), gapEpoch, h.snapshotOf(ctx, key)))
+			a.first = newFrame(h.gapFrame(key.session, h.cfg.Now(), after.String(), from.String(), gapEpoch, h.snapshotOf(ctx, key)))
 		}
 		a.history, err = t.newHistory(ctx, from, to)
 	}

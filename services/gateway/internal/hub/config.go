@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/api/apispec"
 	"github.com/holdfast-io/holdfast/events"
@@ -42,6 +44,8 @@ type Config struct {
 	// be nil.
 	Seen   func(events.Message)
 	Logger *slog.Logger
+	// Metrics is where metrics are registered; nil for nowhere.
+	Metrics prometheus.Registerer
 
 	// QueueBytes bounds what waits for one connection; 0 means 1 MiB.
 	QueueBytes int

@@ -49,6 +49,7 @@ func (h *Hub) exit(c *connection) {
 	}
 	delete(h.conns, c)
 	h.mu.Unlock()
+	h.metrics.left(c.out.code())
 	h.serving.Done()
 }
 

@@ -98,7 +98,8 @@ func controlFrame(cursor, session string, at time.Time, c control) view.Frame {
 	return view.Frame{Cursor: cursor, Session: session, Time: at.UTC(), Kind: view.FrameControl, Data: json.RawMessage(data)}
 }
 
-// gapFrame is the control frame of a gap.
-func gapFrame(session string, at time.Time, from, to string, reason gapReason, s *snapshot) view.Frame {
+// gapFrame is the control frame of a gap, and counts it.
+func (h *Hub) gapFrame(session string, at time.Time, from, to string, reason gapReason, s *snapshot) view.Frame {
+	h.metrics.gap(reason)
 	return controlFrame(to, session, at, control{Type: controlGap, From: &from, To: to, Reason: reason, Snapshot: s})
 }

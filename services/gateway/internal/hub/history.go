@@ -130,7 +130,7 @@ func (h *history) batch(ctx context.Context) (f view.Frame, ok bool) {
 func (h *history) gap(ctx context.Context, out uint64, reason gapReason) view.Frame {
 	from := h.at.String()
 	h.at.Out = max(h.at.Out, out)
-	return gapFrame(h.key.session, h.hub.cfg.Now(), from, h.at.String(), reason, h.hub.snapshotOf(ctx, h.key))
+	return h.hub.gapFrame(h.key.session, h.hub.cfg.Now(), from, h.at.String(), reason, h.hub.snapshotOf(ctx, h.key))
 }
 
 // readEvents reads the next page of frames: from the projections, and from the log

@@ -21,6 +21,7 @@ import (
 // safe for concurrent use.
 type Hub struct {
 	cfg      Config
+	metrics  *metrics
 	follower *eventlog.Follower[*session.State] // the events tail's alone
 	scans    chan struct{}                      // bounds reads through a stream
 	serving  sync.WaitGroup
@@ -74,6 +75,9 @@ func New(cfg Config) (*Hub, error) {
 		topics: map[sessionKey]*topic{}, inboxes: map[string]*inbox{}, conns: map[*connection]struct{}{},
 		persons: map[person]int{}, recent: ring{limit: cfg.RingBytes},
 		eventsErr: errNotStarted, outputErr: errNotStarted,
+	}
+	if h.metrics, err = newMetrics(cfg.Metrics, h); err != nil {
+		return nil, fmt.Errorf("hub: %w", err)
 	}
 	h.ctx, h.end = context.WithCancel(context.Background())
 	return h, nil

@@ -34,7 +34,7 @@ func (in *inbox) event(m events.Message, a events.Address, made madeFrames) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	if made.broken {
-		in.deliver(newFrame(gapFrame(a.Key, m.Envelope.Time, in.hub.inboxCursor(m.Seq-1, whole), in.hub.inboxCursor(m.Seq, whole), gapUnavailable, nil)))
+		in.deliver(newFrame(in.hub.gapFrame(a.Key, m.Envelope.Time, in.hub.inboxCursor(m.Seq-1, whole), in.hub.inboxCursor(m.Seq, whole), gapUnavailable, nil)))
 	}
 	for i, f := range made.frames {
 		f.Cursor = in.hub.inboxCursor(m.Seq, i)
@@ -109,7 +109,7 @@ func (a *inboxAttachment) skip(ctx context.Context, to cursor.Inbox, reason gapR
 			s = &snapshot{Approvals: append([]view.Approval{}, open...)}
 		}
 	}
-	a.first = newFrame(gapFrame("", h.cfg.Now(), a.from.String(), to.String(), reason, s))
+	a.first = newFrame(h.gapFrame("", h.cfg.Now(), a.from.String(), to.String(), reason, s))
 	a.from = to
 }
 
@@ -179,7 +179,7 @@ func (a *inboxAttachment) send(ctx context.Context) error {
 					return errDone
 				}
 			case faulted(err):
-				gap := gapFrame(address.Key, m.Envelope.Time, a.from.String(), h.inboxCursor(m.Seq, whole), gapUnavailable, nil)
+				gap := h.gapFrame(address.Key, m.Envelope.Time, a.from.String(), h.inboxCursor(m.Seq, whole), gapUnavailable, nil)
 				if !a.put(ctx, newFrame(gap)) {
 					return errDone
 				}

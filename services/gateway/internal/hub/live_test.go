@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
 	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/services/gateway/internal/cursor"
 )
@@ -149,6 +151,7 @@ func TestSlowViewerIsClosedAndOthersGoOn(t *testing.T) {
 		}
 	}
 	checkOverflow(t, slowSSE)
+	eventually(t, "both are counted", func() bool { return testutil.ToFloat64(w.hub.metrics.closed.WithLabelValues("too-slow")) == 2 })
 }
 
 // checkOverflow reads a stream to its end, which has to say that the viewer was too

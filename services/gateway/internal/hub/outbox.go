@@ -9,6 +9,9 @@ import (
 	"github.com/holdfast-io/holdfast/api"
 )
 
+// gone closes the queue of a connection that its client has ended.
+const gone api.CloseCode = -1
+
 // item is something to be written: a frame of a subscription, or a reply.
 type item struct {
 	sub   *subscription

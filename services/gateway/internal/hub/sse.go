@@ -176,7 +176,7 @@ func (s *sseWriter) goodbye(code api.CloseCode) {
 	}
 	last := api.AppendSSEComment(nil, code.String())
 	if code == api.CloseTooSlow && s.cursor != "" {
-		last = newFrame(gapFrame("", s.hub.cfg.Now(), s.cursor, s.cursor, gapOverflow, nil)).event()
+		last = newFrame(s.hub.gapFrame("", s.hub.cfg.Now(), s.cursor, s.cursor, gapOverflow, nil)).event()
 	}
 	if _, err := s.w.Write(last); err == nil {
 		_ = s.control.Flush() // the stream ends either way

@@ -66,7 +66,7 @@ func (t *topic) pass(m events.Message, made madeFrames) {
 	if made.broken {
 		from := t.cursor()
 		t.n = m.Envelope.LastN()
-		t.deliver(newFrame(gapFrame(t.key.session, m.Envelope.Time, from, t.cursor(), gapUnavailable, nil)))
+		t.deliver(newFrame(t.hub.gapFrame(t.key.session, m.Envelope.Time, from, t.cursor(), gapUnavailable, nil)))
 	}
 	for _, f := range made.frames {
 		t.n = f.N
@@ -151,7 +151,7 @@ func (t *topic) giveUp(n uint64) {
 		m, from := t.held[0], t.cursor()
 		t.forget(1)
 		t.out = m.Seq
-		t.deliver(newFrame(gapFrame(t.key.session, m.Batch.Time, from, t.cursor(), gapUnavailable, nil)))
+		t.deliver(newFrame(t.hub.gapFrame(t.key.session, m.Batch.Time, from, t.cursor(), gapUnavailable, nil)))
 	}
 	t.release()
 	t.maybeEnd()
@@ -166,7 +166,7 @@ func (t *topic) emit(m output.Message) {
 	if v.hole {
 		from, to := t.at(), t.at()
 		to.Out = m.Seq - 1
-		t.deliver(newFrame(gapFrame(t.key.session, m.Batch.Time, from.String(), to.String(), gapUnavailable, nil)))
+		t.deliver(newFrame(t.hub.gapFrame(t.key.session, m.Batch.Time, from.String(), to.String(), gapUnavailable, nil)))
 	}
 	t.out = m.Seq
 	t.stir()

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/goleak"
 
 	"github.com/holdfast-io/holdfast/api"
@@ -74,7 +75,7 @@ func startWorld(t testing.TB, log eventlog.Log, out output.Stream, change func(*
 	w := &world{log: log, out: out, prev: map[string]written{}}
 	w.cfg = Config{
 		Log: log, Epoch: testEpoch, Output: out, Sessions: newStore(log), Origins: []string{testOrigin},
-		Commands: w, Admit: w.admit, Logger: slog.New(slog.DiscardHandler), Heartbeat: time.Minute,
+		Metrics: prometheus.NewPedanticRegistry(), Commands: w, Admit: w.admit, Logger: slog.New(slog.DiscardHandler), Heartbeat: time.Minute,
 		Fail: func(w http.ResponseWriter, _ *http.Request, err error) { _ = problem.From(err).API().Write(w) },
 	}
 	if change != nil {

@@ -126,7 +126,7 @@ func (s *socket) read() api.CloseCode {
 			continue
 		}
 		if !s.handle(request) {
-			return api.CloseGoingAway
+			return gone
 		}
 	}
 }
@@ -135,7 +135,7 @@ func (s *socket) read() api.CloseCode {
 func (s *socket) receive() ([]byte, api.CloseCode) {
 	kind, r, err := s.ws.Reader(s.ctx)
 	if err != nil {
-		return nil, api.CloseGoingAway
+		return nil, gone
 	}
 	if kind != websocket.MessageText {
 		return nil, api.CloseBadMessage
@@ -143,7 +143,7 @@ func (s *socket) receive() ([]byte, api.CloseCode) {
 	data, err := io.ReadAll(io.LimitReader(r, api.WSReadLimit+1))
 	switch {
 	case err != nil:
-		return nil, api.CloseGoingAway
+		return nil, gone
 	case len(data) > api.WSReadLimit:
 		return nil, api.CloseTooBig
 	}

@@ -405,7 +405,7 @@ func (c *client) readOrGone() (api.WSMessage, api.CloseCode) {
 func TestShutdownLeavesSilentClients(t *testing.T) {
 	w := newWorld(t, nil)
 	conn := dialRaw(t, w, "/v1/ws", "Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13", "Sec-WebSocket-Key: MDEyMzQ1Njc4OWFiY2RlZg==")
-	if _, err := http.ReadResponse(bufio.NewReader(conn), nil); err != nil { //nolint:bodyclose // 101 has none
+	if _, err := http.ReadResponse(bufio.NewReader(conn), nil); err != nil {
 		t.Fatal(err)
 	}
 	began := time.Now()

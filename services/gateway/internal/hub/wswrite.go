@@ -2,6 +2,7 @@ package hub
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -34,13 +35,22 @@ func (s *socket) drain() {
 		}
 		for _, i := range items {
 			if err := s.write(i); err != nil {
-				s.conn.out.close(api.CloseTooSlow) // too slow for one write, or gone
-				_ = s.ws.CloseNow()                // reading ends too
+				s.conn.out.close(whyNotWritten(err))
+				_ = s.ws.CloseNow() // reading ends too
 				return
 			}
 		}
 		clear(items)
 	}
+}
+
+// whyNotWritten tells a client that is too slow even for one message from one that
+// isn't there.
+func whyNotWritten(err error) api.CloseCode {
+	if errors.Is(err, context.DeadlineExceeded) {
+		return api.CloseTooSlow
+	}
+	return gone
 }
 
 // write writes one message.
@@ -50,7 +60,7 @@ func (s *socket) write(i item) error {
 	defer cancel()
 	raw := i.raw
 	if i.frame != nil {
-		buffer := buffers.Get().(*[]byte) //nolint:errcheck // the pool holds nothing else
+		buffer := buffers.Get().(*[]byte) //nolint:errcheck,forcetypeassert // the pool holds nothing else
 		raw = appendFrame((*buffer)[:0], i.sub.name, i.frame.json)
 		defer func() {
 			if cap(raw) <= keepBuffer {
@@ -76,6 +86,10 @@ func appendFrame(dst []byte, subscription string, frame []byte) []byte {
 // sayClosed closes the connection with a code that says whether to come back.
 // A client that doesn't answer is left after a while.
 func (s *socket) sayClosed(code api.CloseCode) {
+	if code == gone {
+		_ = s.ws.CloseNow()
+		return
+	}
 	defer time.AfterFunc(closeGrace, s.cancel).Stop()
 	_ = s.ws.Close(websocket.StatusCode(code), code.String()) // the peer may be gone
 }
