@@ -1,5 +1,111 @@
 package main
 
-import "context"
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"time"
+)
 
-func agentChild(context.Context) error { return nil }
+// envReport names the UDP address on this machine that the agent reports to.
+const envReport = "BENCH_REPORT"
+
+// arrival is what the agent reports of a turn, when its question is put.
+type arrival struct {
+	// At is when the turn's POST /run was read, in nanoseconds of the machine's clock.
+	At                 int64
+	Session, Run, Call string
+	ArgsHash           string
+}
+
+// agentChild is the agent inside of the sandbox: each of its turns asks the same
+// question and ends with it, so that each answer begins another turn.
+func agentChild(ctx context.Context) error {
+	to, err := net.Dial("udp", os.Getenv(envReport)) //nolint:noctx // a datagram's address is only noted
+	if err != nil {
+		return err
+	}
+	defer to.Close()
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /health", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
+	mux.HandleFunc("POST /run", func(w http.ResponseWriter, r *http.Request) {
+		at := time.Now()
+		if err := takeTurn(r, w, at, to); err != nil {
+			http.Error(w, err.Error(), http.StatusBadGateway)
+		}
+	})
+	server := &http.Server{Addr: "127.0.0.1:" + os.Getenv("PORT"), Handler: mux, ReadHeaderTimeout: headerTimeout}
+	stop := context.AfterFunc(ctx, func() { _ = server.Close() }) // Serve tells
+	defer stop()
+	if err := server.ListenAndServe(); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}
+
+// takeTurn asks, says AG-UI's events, and reports.
+func takeTurn(r *http.Request, w http.ResponseWriter, at time.Time, to io.Writer) error {
+	var in struct {
+		ThreadID string `json:"threadId"`
+		RunID    string `json:"runId"`
+	}
+	if err := json.NewDecoder(r.Body).Decode(&in); err != nil {
+		return err
+	}
+	question, err := ask(r.Context(), in.RunID)
+	if err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "text/event-stream")
+	for _, event := range []any{
+		map[string]any{"type": "RUN_STARTED", "threadId": in.ThreadID, "runId": in.RunID},
+		map[string]any{"type": "RUN_FINISHED", "threadId": in.ThreadID, "runId": in.RunID, "outcome": map[string]any{
+			"type": "interrupt", "interrupts": []any{map[string]any{"id": question.Approval, "reason": "tool_call"}},
+		}},
+	} {
+		if _, err := fmt.Fprintf(w, "data: %s\n\n", mustJSON(event)); err != nil {
+			return err
+		}
+	}
+	_, err = to.Write(mustJSON(arrival{
+		At: at.UnixNano(), Session: in.ThreadID, Run: in.RunID, Call: question.Approval, ArgsHash: question.ArgsHash,
+	}))
+	return err
+}
+
+// asked is the answer to a proposal that a person has to decide.
+type asked struct {
+	Approval string `json:"approval"`
+	ArgsHash string `json:"argsHash"`
+}
+
+// ask proposes what the policy of dev asks people about.
+func ask(ctx context.Context, run string) (asked, error) {
+	body := mustJSON(map[string]any{
+		"agentCallId": run, "runId": run, "tool": "shell", "args": map[string]string{"command": "make release"}, "modes": []string{"park"},
+	})
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, os.Getenv("HOLDFAST_URL")+"/v1/agent/calls", bytes.NewReader(body))
+	if err != nil {
+		return asked{}, err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return asked{}, err
+	}
+	defer resp.Body.Close()
+	var q asked
+	if err := json.NewDecoder(resp.Body).Decode(&q); err != nil {
+		return asked{}, err
+	}
+	if q.Approval == "" {
+		return asked{}, fmt.Errorf("proposal: %s, and nobody is asked", resp.Status)
+	}
+	return q, nil
+}

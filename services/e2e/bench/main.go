@@ -28,6 +28,7 @@ var benchmarks = []benchmark{
 	{"command", measureCommand},
 	{"throughput", measureThroughput},
 	{"remote", measureRemote},
+	{"answer", measureAnswer},
 	{"projector", measureProjector},
 	{"viewers", measureViewers},
 }
