@@ -20,7 +20,7 @@ func (w *world) sign(change func(*bind.Bind)) string {
 	if change != nil {
 		change(&b)
 	}
-	signed, err := bind.Sign(signer, b, w.now)
+	signed, err := bind.Sign(signer, b, w.now.Add(time.Minute))
 	if err != nil {
 		w.t.Fatal(err)
 	}

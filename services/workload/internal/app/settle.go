@@ -181,7 +181,7 @@ func (a *App) prepare(ctx context.Context, w want, podUID string) (took map[stri
 	begin := a.cfg.Now()
 	signed, err := bind.Sign(a.cfg.Key, bind.Bind{
 		Tenant: w.ref.Tenant, Session: w.ref.Session, Generation: w.ref.Generation, PodUID: podUID,
-	}, begin)
+	}, w.claimAt)
 	if err != nil {
 		return nil, nil, err
 	}

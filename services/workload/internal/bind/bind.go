@@ -1,7 +1,11 @@
-// Package bind signs what gives a warm sandbox to a session: a short-lived JWT
-// that names session, generation and Pod UID and holds no secret. sandboxd hands
-// it back to whoever can prove that Pod UID (its parent's pipe, or its Pod-bound
-// token), and gets the session's token for it once.
+// Package bind signs what gives a warm sandbox to a session: a JWT that names
+// session, generation and Pod UID, holds no secret and is good until the claim's
+// deadline. sandboxd hands it back to whoever can prove that Pod UID (its parent's
+// pipe, or its Pod-bound token), and gets the session's token for it once.
+//
+// A claim signs the same bytes however often it is tried and by whom, because
+// nothing in them depends on the time of the try: by them a bound sandbox knows
+// its own bind again, and refuses every other.
 package bind
 
 import (
@@ -16,7 +20,6 @@ import (
 const (
 	issuer   = "holdfast"
 	audience = "bind"
-	lifetime = 2 * time.Minute
 )
 
 // ErrInvalid is wrapped by every refusal of Verify.
@@ -36,12 +39,12 @@ type claims struct {
 	PodUID     string `json:"podUid"`
 }
 
-// Sign makes the signed form, good for two minutes.
-func Sign(key ed25519.PrivateKey, b Bind, now time.Time) (string, error) {
+// Sign makes the signed form, good until the claim's deadline.
+func Sign(key ed25519.PrivateKey, b Bind, until time.Time) (string, error) {
 	token, err := jwt.NewWithClaims(jwt.SigningMethodEdDSA, claims{
 		RegisteredClaims: jwt.RegisteredClaims{
 			Issuer: issuer, Audience: jwt.ClaimStrings{audience}, Subject: b.Session,
-			IssuedAt: jwt.NewNumericDate(now), ExpiresAt: jwt.NewNumericDate(now.Add(lifetime)),
+			ExpiresAt: jwt.NewNumericDate(until),
 		},
 		Tenant: b.Tenant, Generation: b.Generation, PodUID: b.PodUID,
 	}).SignedString(key)
