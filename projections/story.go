@@ -95,8 +95,8 @@ func (s *story) Apply(m events.Message) error {
 func (s *story) note(meta events.Meta, p session.Payload) {
 	switch p := p.(type) {
 	case session.MessageReceived:
-		s.run(meta, p.RunID, func(r *run) { r.state, r.requester, r.queuedAt = view.RunQueued, p.Requester, meta.Time })
-		m := view.Message{ID: p.MessageID, Session: s.ID, RunID: p.RunID, Role: "user", Requester: p.Requester, Time: meta.Time, N: meta.N}
+		s.run(meta, p.RunID, func(r *run) { r.state, r.requester, r.queuedAt = view.RunQueued, view.Person(p.Requester), meta.Time })
+		m := view.Message{ID: p.MessageID, Session: s.ID, RunID: p.RunID, Role: "user", Requester: view.Person(p.Requester), Time: meta.Time, N: meta.N}
 		m.SayText(view.ForSession(s.State), p.Content)
 		s.last.messages = append(s.last.messages, m)
 	case session.RunMessageRecorded:
@@ -122,7 +122,7 @@ func (s *story) noteRun(meta events.Meta, p session.Payload) {
 	switch p := p.(type) {
 	case session.RunStarted:
 		s.run(meta, p.RunID, func(r *run) {
-			r.state, r.parent, r.requester, r.instance, r.startedAt = view.RunStarted, p.ParentRunID, p.Requester, p.Instance, meta.Time
+			r.state, r.parent, r.requester, r.instance, r.startedAt = view.RunStarted, p.ParentRunID, view.Person(p.Requester), p.Instance, meta.Time
 		})
 		if p.ParentRunID != "" {
 			s.run(meta, p.ParentRunID, func(r *run) { r.calls = nil }) // it waits for nothing any more

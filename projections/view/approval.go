@@ -66,7 +66,7 @@ func approvalOf(mask Masker, st *session.State, c *session.Call) Approval {
 		ID: c.ID, Session: st.ID, RunID: c.RunID, Tool: Visible(c.Tool),
 		Args: mask.Args(c.Args), ArgsHash: c.ArgsHash, State: c.State,
 		Policy: c.Policy, Revision: c.Revision, Rule: c.Rule, Enforcement: c.Enforcement,
-		Isolation: st.Workload.Isolation, Requester: c.Requester, N: c.N, Decision: decisionOf(mask, c),
+		Isolation: st.Workload.Isolation, Requester: Person(c.Requester), N: c.N, Decision: decisionOf(mask, c),
 	}
 	if q := c.Asked; q != nil {
 		v.Message, v.Risk, v.Approvers = Visible(mask.Text(q.Message)), q.Risk, q.Approvers
@@ -84,7 +84,7 @@ func decisionOf(mask Masker, c *session.Call) *Decision {
 		return nil
 	}
 	if a := c.Answer; a != nil {
-		return &Decision{By: a.By, At: a.At, Answer: a.Decision, Reason: Visible(mask.Text(a.Comment))}
+		return &Decision{By: Person(a.By), At: a.At, Answer: a.Decision, Reason: Visible(mask.Text(a.Comment))}
 	}
 	d := &Decision{By: Principal(events.Actor{Kind: events.ActorService, ID: string(events.ServicePolicy)}), At: c.At}
 	switch c.State {

@@ -50,7 +50,7 @@ type Deadlines struct {
 func SessionOf(st *session.State) Session {
 	mask := ForSession(st)
 	v := Session{
-		ID: st.ID, Tenant: st.Tenant, Owner: st.Owner, Runtime: st.Runtime, Phase: st.Phase(),
+		ID: st.ID, Tenant: st.Tenant, Owner: Person(st.Owner), Runtime: st.Runtime, Phase: st.Phase(),
 		Waiting: st.Waiting(), Generation: st.Workload.Generation, Isolation: st.Workload.Isolation,
 		Parent: st.Parent, Labels: maps.Clone(st.Labels), Deadlines: deadlinesOf(st),
 		LayersMs: maps.Clone(st.Workload.LayersMs), CreatedAt: st.CreatedAt, N: st.N, Seq: st.Seq,
@@ -116,6 +116,22 @@ func Principal(a events.Actor) string {
 		return withPrefix("service:", a.ID)
 	}
 	return a.String()
+}
+
+// ByDeadline is who approves a call whose rule allows it when nobody has answered.
+const ByDeadline = "deadline"
+
+// Person writes somebody whom events keep by name, as owner, requester or voter,
+// as the API does: user:<name>. Nobody stays nobody, and what the deadline decides
+// is the policy service's.
+func Person(name string) string {
+	switch name {
+	case "":
+		return ""
+	case ByDeadline:
+		return Principal(events.Actor{Kind: events.ActorService, ID: string(events.ServicePolicy)})
+	}
+	return Principal(events.Actor{Kind: events.ActorPerson, ID: name})
 }
 
 // withPrefix adds a prefix that an id may have already.

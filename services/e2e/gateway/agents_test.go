@@ -101,7 +101,7 @@ func TestPeopleAnswer(t *testing.T) {
 	held := make(chan answer, 1)
 	go func() { held <- w.ask(token, "GET", "/v1/agent/calls/"+asked.Call+"?wait=30", nil) }()
 	first := w.call("bob", "POST", path+"/decisions", yes, "Idempotency-Key: a").want(201)
-	if got := decode[api.Approval](first); got.State != "approved" || got.Decision.By != "bob" || first.header.Get("Holdfast-Seq") == "" {
+	if got := decode[api.Approval](first); got.State != "approved" || got.Decision.By != "user:bob" || first.header.Get("Holdfast-Seq") == "" {
 		t.Errorf("answered: %+v", got)
 	}
 	if got := decode[api.CallDecided]((<-held).want(200)); got.Decision != "allow" {
@@ -110,7 +110,7 @@ func TestPeopleAnswer(t *testing.T) {
 	w.call("bob", "POST", path+"/decisions", yes).want(200)
 	no := yes
 	no.Decision = "deny"
-	if p := w.call("admin", "POST", path+"/decisions", no).problem(api.CodeAlreadyDecided); p.Winner.By != "bob" || p.Winner.Decision != "approve" {
+	if p := w.call("admin", "POST", path+"/decisions", no).problem(api.CodeAlreadyDecided); p.Winner.By != "user:bob" || p.Winner.Decision != "approve" {
 		t.Errorf("winner: %+v", p.Winner)
 	}
 	w.call("bob", "POST", "/v1/approvals/"+someCall+"/decisions", yes).problem(api.CodeNotFound)
