@@ -226,7 +226,7 @@ var quiet = map[string]bool{
 }
 
 func (p *printer) event(f api.Frame) {
-	var e event
+	var e api.Event
 	if json.Unmarshal(f.Data, &e) != nil || quiet[e.Type] {
 		return
 	}
@@ -238,14 +238,14 @@ func (p *printer) event(f api.Frame) {
 }
 
 // detail is what of an event's payload fits behind its name.
-func detail(e event) string {
+func detail(e api.Event) string {
 	var v struct {
 		Cause, Outcome, Path, Isolation, Decision, Rule, Reason, Code, By, Detail string
 		Generation                                                                uint64
 		ExitCode                                                                  *int
 		Content                                                                   json.RawMessage
 	}
-	if json.Unmarshal(e.Payload, &v) != nil {
+	if json.Unmarshal(e.Data, &v) != nil {
 		return ""
 	}
 	var parts []string
