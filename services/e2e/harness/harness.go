@@ -16,7 +16,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/api/apiclient"
 	"github.com/holdfast-io/holdfast/events/invariants"
 	"github.com/holdfast-io/holdfast/services/holdfast/cli"
@@ -33,6 +32,8 @@ type Holdfast struct {
 
 	t   testing.TB
 	cfg dev.Config
+	// stopped says that Stop was called and Begin not yet.
+	stopped bool
 }
 
 // Option changes how the program is started.
@@ -47,9 +48,9 @@ func Start(t testing.TB, options ...Option) *Holdfast {
 	for _, o := range options {
 		o(&cfg)
 	}
-	t.Setenv("HOLDFAST_SANDBOXD", Sandboxd(t))
+	Sandboxd(t)
 	h := &Holdfast{t: t, cfg: cfg}
-	h.start()
+	h.Begin()
 	t.Cleanup(h.finish)
 	return h
 }
@@ -69,29 +70,51 @@ func dataDir(t testing.TB) string {
 	return dir
 }
 
-func (h *Holdfast) start() {
+// Begin starts the program on the data that it had.
+func (h *Holdfast) Begin() {
 	h.t.Helper()
 	p, err := dev.Start(context.Background(), h.cfg)
 	if err != nil {
 		h.t.Fatalf("start: %v", err)
 	}
-	h.Program = p
+	h.Program, h.stopped = p, false
+}
+
+// Stop stops the program in order; Begin starts it again on the same data.
+func (h *Holdfast) Stop() {
+	h.t.Helper()
+	if err := h.Program.Stop(); err != nil {
+		h.t.Fatalf("stop: %v", err)
+	}
+	h.stopped = true
 }
 
 // Restart stops the program in order and starts it again on the same data.
 func (h *Holdfast) Restart() {
 	h.t.Helper()
-	if err := h.Program.Stop(); err != nil {
-		h.t.Fatalf("stop: %v", err)
-	}
-	h.start()
+	h.Stop()
+	h.Begin()
 }
 
-// finish holds the log to the invariants and stops the program.
+// In is the same program for another test: a subtest fails itself, not its parent.
+// It is for the time while the program runs; start and stop it by the parent.
+func (h *Holdfast) In(t testing.TB) *Holdfast {
+	c := *h
+	c.t = t
+	return &c
+}
+
+// finish holds the log to the invariants, stops the program, and looks for what is
+// left of it.
 func (h *Holdfast) finish() {
-	h.Check()
-	if err := h.Program.Stop(); err != nil {
-		h.t.Errorf("stop: %v", err)
+	if !h.stopped {
+		h.Check()
+		if err := h.Program.Stop(); err != nil {
+			h.t.Errorf("stop: %v", err)
+		}
+	}
+	if left := ProcessesNaming(h.DataDir); len(left) > 0 {
+		h.t.Errorf("processes are left: %q", left)
 	}
 }
 
@@ -100,13 +123,7 @@ func (h *Holdfast) Check() {
 	h.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), Patience)
 	defer cancel()
-	log, closeLog, err := h.Program.OpenLog(ctx)
-	if err != nil {
-		h.t.Errorf("open the log: %v", err)
-		return
-	}
-	defer closeLog()
-	violations, err := invariants.Check(ctx, log)
+	violations, err := invariants.Check(ctx, h.openLog())
 	if err != nil {
 		h.t.Errorf("check the log: %v", err)
 	}
@@ -150,18 +167,26 @@ var sandboxd struct {
 	err  error
 }
 
-// Sandboxd is the sandboxd binary, built once for each test process.
+// Sandboxd is the sandboxd binary, built once for each test process, which then
+// names it in HOLDFAST_SANDBOXD. A binary that is named there already is used.
 func Sandboxd(t testing.TB) string {
 	t.Helper()
-	if path := os.Getenv("HOLDFAST_SANDBOXD"); path != "" {
-		return path
-	}
-	sandboxd.once.Do(func() { sandboxd.path, sandboxd.err = Build("github.com/holdfast-io/holdfast/services/sandboxd", "") })
+	sandboxd.once.Do(func() {
+		if sandboxd.path = os.Getenv(envSandboxd); sandboxd.path != "" {
+			return
+		}
+		if sandboxd.path, sandboxd.err = Build("github.com/holdfast-io/holdfast/services/sandboxd", ""); sandboxd.err == nil {
+			// Not t.Setenv, which parallel tests can't use: it is the same for all.
+			sandboxd.err = os.Setenv(envSandboxd, sandboxd.path)
+		}
+	})
 	if sandboxd.err != nil {
 		t.Fatal(sandboxd.err)
 	}
 	return sandboxd.path
 }
+
+const envSandboxd = "HOLDFAST_SANDBOXD"
 
 // Build compiles a program of ours with a build tag and gives its path. The
 // binary's directory stays until the machine's temporary files are cleaned: tests
@@ -196,23 +221,4 @@ type writer struct{ t testing.TB }
 func (w writer) Write(b []byte) (int, error) {
 	fmt.Fprint(os.Stderr, string(b))
 	return len(b), nil
-}
-
-// Create makes a session of runtime shell with a first message and fails the test
-// where that doesn't work.
-func (h *Holdfast) Create(as, message string) *api.Session {
-	h.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), Patience)
-	defer cancel()
-	prefer := "wait=30"
-	r, err := h.Client(as).CreateSessionWithResponse(ctx, &api.CreateSessionParams{Prefer: &prefer}, api.CreateSession{
-		Runtime: "shell", Message: message,
-	})
-	if err != nil {
-		h.t.Fatalf("create: %v", err)
-	}
-	if r.JSON201 == nil {
-		h.t.Fatalf("create: %s", r.Status())
-	}
-	return r.JSON201
 }
