@@ -1,5 +1,5 @@
 /** Starts the console: finds out who is signed in and shows the page of the URL. */
-import { html, render, useEffect, useState } from './html.js';
+import { html, render, useEffect, useRef, useState } from './html.js';
 import { api } from './api.js';
 import { explain } from './format.js';
 import { useRoute } from './router.js';
@@ -47,12 +47,22 @@ function App() {
 function Page() {
   const { path, query } = useRoute();
   const [first = 'sessions', id, sub] = path;
+  useArrival(path.join('/'));
   if (first === 'sessions' && id && sub === 'replay') return html`<${Shell} page="replay" fill><${Replay} key=${id} id=${id} /><//>`;
   if (first === 'sessions' && id) return html`<${Shell} page="session" fill><${SessionPage} key=${id} id=${id} n=${Number(query.get('n')) || 0} /><//>`;
   if (first === 'approvals') return html`<${Shell} page="approvals"><${Approvals} /><//>`;
   if (first === 'audit') return html`<${Shell} page="audit"><${Audit} query=${query} /><//>`;
   if (first === 'sessions') return html`<${Shell} page="sessions"><${Sessions} query=${query} /><//>`;
   return html`<${Shell} page=""><p class="empty"><strong>There is no such page.</strong><a href="#/">All sessions</a></p><//>`;
+}
+
+/** On arriving at another page the focus goes there, as it does where browsers load pages. */
+function useArrival(page) {
+  const last = useRef(page);
+  useEffect(() => {
+    if (last.current !== page) document.getElementById('main').focus({ preventScroll: true });
+    last.current = page;
+  }, [page]);
 }
 
 render(html`<${App} />`, document.getElementById('app'));

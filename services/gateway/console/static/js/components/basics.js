@@ -1,5 +1,5 @@
 /** Small parts that many pages use. */
-import { html, useEffect, useRef, useState } from '../html.js';
+import { html, useEffect, useLayoutEffect, useRef, useState } from '../html.js';
 import { age, span, stamp } from '../format.js';
 import { phaseLook } from '../phases.js';
 
@@ -45,7 +45,8 @@ export function Failure({ error, retry }) {
  */
 export function Modal({ label, onClose, children }) {
   const ref = useRef();
-  useEffect(() => {
+  // Before it is painted, so that no key that is typed at once goes elsewhere.
+  useLayoutEffect(() => {
     const dialog = ref.current;
     dialog.showModal();
     return () => dialog.close();

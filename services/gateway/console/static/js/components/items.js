@@ -45,7 +45,7 @@ function Agent({ item, found }) {
   const atEnd = useRef(true);
   // A long text scrolls in its own frame, and follows its end unless the reader looks back.
   useLayoutEffect(() => { if (item.open && atEnd.current) box.current.scrollTop = box.current.scrollHeight; }, [item.rev]);
-  const scrolled = () => { atEnd.current = box.current.scrollHeight - box.current.scrollTop - box.current.clientHeight < 24; };
+  const scrolled = () => { if (box.current) atEnd.current = box.current.scrollHeight - box.current.scrollTop - box.current.clientHeight < 24; };
   return html`
     <${Frame} item=${item} kind=${`agent ${item.reasoning ? 'reasoning' : ''}`} found=${found}>
       <div>

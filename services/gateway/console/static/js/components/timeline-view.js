@@ -33,6 +33,7 @@ export function TimelineView({ timeline, version, target, watching = false, outg
   }, [version, outgoing.length]);
 
   function scrolled() {
+    if (!box.current) return; // the event may come after the page was left
     const { scrollHeight, scrollTop, clientHeight } = box.current;
     following.current = scrollHeight - scrollTop - clientHeight < NEAR;
     if (following.current) opened.current = Date.now();
