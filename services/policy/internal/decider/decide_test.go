@@ -305,7 +305,7 @@ func TestSecondAnswerNamesTheWinner(t *testing.T) {
 	if err := json.Unmarshal(problem.From(err).Winner, &winner); err != nil {
 		t.Fatal(err)
 	}
-	if winner.By != "bob" || winner.Decision != "approve" {
+	if winner.By != "user:bob" || winner.Decision != "approve" {
 		t.Errorf("%+v", winner)
 	}
 }
