@@ -154,7 +154,7 @@ func New(cfg Config) (*Gateway, error) {
 	if g.hub, err = hub.New(hub.Config{
 		Log: cfg.Log, Epoch: cfg.Epoch, Output: cfg.Output, Copy: cfg.Views, History: hub.Projected(cfg.Views), Sessions: g.live,
 		Commands: operations, Admit: g.auth.Admit, Origins: cfg.Origins, Fail: problems.Write, Logger: cfg.Logger, Now: cfg.Now,
-		Seen: func(m events.Message) { g.live.Seen(m); g.invoke.Seen(m) },
+		Metrics: cfg.Metrics, Seen: func(m events.Message) { g.live.Seen(m); g.invoke.Seen(m) },
 	}); err != nil {
 		return nil, fmt.Errorf("gateway: %w", err)
 	}

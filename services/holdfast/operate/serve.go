@@ -86,7 +86,7 @@ func (s served) run(cmd *cobra.Command, service string, verbose bool) error {
 	defer pool.Close()
 	env := parts.Env{
 		Connect: func(ctx context.Context, u broker.User) (*nats.Conn, error) { return connectNATS(ctx, u, log) },
-		Pool:    pool, Logger: log,
+		Pool:    pool, Logger: log, Metrics: parts.NewMetrics(),
 		Local: workload.Local{DataDir: s.dataDir, SandboxdPath: s.sandboxd, AgentSocket: s.agentSocket, Isolation: s.isolation},
 	}
 	if service == "workload" || service == "gateway" {

@@ -12,6 +12,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/holdfast-io/holdfast/events/eventlog"
@@ -23,6 +25,7 @@ import (
 	"github.com/holdfast-io/holdfast/services/gateway"
 	"github.com/holdfast-io/holdfast/services/gateway/console"
 	"github.com/holdfast-io/holdfast/services/internal/broker"
+	"github.com/holdfast-io/holdfast/services/internal/reactor"
 	"github.com/holdfast-io/holdfast/services/internal/serving"
 	"github.com/holdfast-io/holdfast/services/internal/views"
 	"github.com/holdfast-io/holdfast/services/policy"
@@ -40,12 +43,27 @@ type Env struct {
 	// Pool is the Postgres of the views, as OpenPool gives it.
 	Pool   *pgxpool.Pool
 	Logger *slog.Logger
+	// Metrics are the process's; nil keeps none.
+	Metrics *Metrics
 	// Key signs for sandboxes; only the workload service needs the private half.
 	Key ed25519.PrivateKey
 	// Local configures the local driver; for the workload service.
 	Local workload.Local
 	// Gateway is where the gateway serves.
 	Gateway Gateway
+}
+
+// Metrics are the metrics of a process: one registry for all services in it.
+type Metrics struct {
+	Registry *prometheus.Registry
+	reactors *reactor.Metrics
+}
+
+// NewMetrics makes a registry with the metrics of the process itself.
+func NewMetrics() *Metrics {
+	r := prometheus.NewRegistry()
+	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return &Metrics{Registry: r, reactors: reactor.NewMetrics(r)}
 }
 
 // Gateway is what only the gateway needs.
@@ -129,8 +147,13 @@ func onConnection(ctx context.Context, nc *nats.Conn) (base, error) {
 }
 
 func (e Env) serving(b base, service string) serving.Config {
+	var reactors *reactor.Metrics
+	if e.Metrics != nil {
+		reactors = e.Metrics.reactors
+	}
 	return serving.Config{
-		NC: b.nc, Log: b.log, Epoch: b.epoch, Copy: b.reader, Views: views.Of(b.reader),
+		Reactors: reactors,
+		NC:       b.nc, Log: b.log, Epoch: b.epoch, Copy: b.reader, Views: views.Of(b.reader),
 		Logger: e.Logger.With("service", service),
 	}
 }
@@ -198,8 +221,13 @@ func (e Env) RunGateway(ctx context.Context) error {
 	}
 	defer b.close()
 	public, _ := e.Key.Public().(ed25519.PublicKey)
+	var registry *prometheus.Registry
+	if e.Metrics != nil {
+		registry = e.Metrics.Registry
+	}
 	g, err := gateway.New(gateway.Config{
-		NC: b.nc, Log: b.log, Output: b.output, Epoch: b.epoch, Views: b.reader, TokensFile: e.Gateway.TokensFile,
+		Metrics: registry,
+		NC:      b.nc, Log: b.log, Output: b.output, Epoch: b.epoch, Views: b.reader, TokensFile: e.Gateway.TokensFile,
 		SandboxKey: public, Listener: e.Gateway.Listener, AgentListener: e.Gateway.Agents, Console: console.Files(),
 		Logger: e.Logger.With("service", "gateway"),
 	})

@@ -33,6 +33,8 @@ type Config struct {
 	// Views tells what is due and what isn't settled.
 	Views  Views
 	Logger *slog.Logger
+	// Reactors are the process's metrics of reactors; may be nil.
+	Reactors *reactor.Metrics
 	// Now is the clock; nil means time.Now.
 	Now func() time.Time
 }
@@ -85,6 +87,7 @@ func Run(ctx context.Context, cfg Config, parts Parts) error {
 		NC: cfg.NC, Service: parts.Service, Interested: parts.Interested, Settle: parts.Settle,
 		Unsettled: func(ctx context.Context) ([]reactor.Key, error) { return cfg.Views.Unsettled(ctx, parts.Service) },
 		Logger:    cfg.Logger,
+		Metrics:   cfg.Reactors,
 	})
 	if err != nil {
 		return fmt.Errorf("%s reactor: %w", parts.Service, err)
