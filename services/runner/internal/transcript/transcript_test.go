@@ -1,0 +1,115 @@
+package transcript_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/holdfast-io/holdfast/services/runner/internal/transcript"
+)
+
+// read reads events and gives the messages that they completed.
+func read(t *testing.T, tr *transcript.Transcript, events ...string) (messages []string) {
+	t.Helper()
+	for _, e := range events {
+		m, err := tr.Read(json.RawMessage(e))
+		if err != nil {
+			t.Fatalf("%s: %v", e, err)
+		}
+		if m != nil {
+			messages = append(messages, m.ID+" "+m.Role+" "+string(m.Raw))
+		}
+	}
+	return messages
+}
+
+// Messages that are streamed at the same time keep apart.
+func TestMessagesAtTheSameTime(t *testing.T) {
+	t.Parallel()
+	got := read(t, transcript.New(nil),
+		`{"type":"TEXT_MESSAGE_START","messageId":"a"}`,
+		`{"type":"TEXT_MESSAGE_START","messageId":"b","role":"developer"}`,
+		`{"type":"TEXT_MESSAGE_CONTENT","messageId":"a","delta":"one"}`,
+		`{"type":"TEXT_MESSAGE_CONTENT","messageId":"b","delta":"two"}`,
+		`{"type":"TEXT_MESSAGE_CONTENT","messageId":"stray","delta":"nobody's"}`,
+		`{"type":"TEXT_MESSAGE_END","messageId":"b"}`,
+		`{"type":"TEXT_MESSAGE_END","messageId":"a"}`,
+		`{"type":"TEXT_MESSAGE_END","messageId":"a"}`,
+		`{"type":"SOMETHING_NEW","messageId":"c"}`,
+	)
+	want := `b developer {"content":"two","id":"b","role":"developer"}` + "\n" + `a assistant {"content":"one","id":"a","role":"assistant"}`
+	if strings.Join(got, "\n") != want {
+		t.Errorf("%s", strings.Join(got, "\n"))
+	}
+}
+
+// The state is what a run began with, until it says otherwise.
+func TestState(t *testing.T) {
+	t.Parallel()
+	tr := transcript.New(json.RawMessage(`{"n":1}`))
+	read(t, tr, `{"type":"STATE_DELTA","delta":[{"op":"replace","path":"/n","value":2}]}`)
+	if got := string(tr.State()); got != `{"n":2}` {
+		t.Error(got)
+	}
+	read(t, tr, `{"type":"STATE_SNAPSHOT","snapshot":{"m":1}}`)
+	if got := string(tr.State()); got != `{"m":1}` {
+		t.Error(got)
+	}
+	if transcript.New(nil).State() != nil {
+		t.Error("a state out of nothing")
+	}
+}
+
+func TestEnding(t *testing.T) {
+	t.Parallel()
+	for event, want := range map[string]string{
+		`{"type":"RUN_FINISHED"}`:                                                            "success",
+		`{"type":"RUN_FINISHED","outcome":{"type":"success"}}`:                               "success",
+		`{"type":"RUN_FINISHED","outcome":{"type":"interrupt","interrupts":[{"id":"c-1"}]}}`: "interrupt c-1",
+		`{"type":"RUN_ERROR","message":"no"}`:                                                "error",
+	} {
+		tr := transcript.New(nil)
+		if tr.Ending() != nil {
+			t.Error("ended before it began")
+		}
+		read(t, tr, event)
+		if got := strings.TrimSpace(tr.Ending().Outcome + " " + strings.Join(tr.Ending().Calls, " ")); got != want {
+			t.Errorf("%s: %s, want %s", event, got, want)
+		}
+	}
+}
+
+func TestBroken(t *testing.T) {
+	t.Parallel()
+	for _, event := range []string{
+		``, `[]`, `{"type":7}`, `{"type":"STATE_DELTA","delta":{}}`, `{"type":"STATE_DELTA","delta":[{"op":"remove","path":"/x"}]}`,
+		`{"type":"TOOL_CALL_RESULT","messageId":"a"}`, `{"type":"RUN_FINISHED","outcome":{"type":"interrupt"}}`,
+	} {
+		if _, err := transcript.New(nil).Read(json.RawMessage(event)); err == nil {
+			t.Errorf("%s was read", event)
+		}
+	}
+}
+
+// What an agent says never breaks the reader, and what it completes can be stored.
+func FuzzRead(f *testing.F) {
+	f.Add(`{"type":"TEXT_MESSAGE_START","messageId":"a"}`, `{"type":"TEXT_MESSAGE_CONTENT","messageId":"a","delta":"x"}`, `{"type":"TEXT_MESSAGE_END","messageId":"a"}`)
+	f.Add(`{"type":"STATE_SNAPSHOT","snapshot":{"a":[]}}`, `{"type":"STATE_DELTA","delta":[{"op":"add","path":"/a/-","value":1}]}`, `{"type":"RUN_FINISHED"}`)
+	f.Add(`{"type":"STATE_SNAPSHOT","snapshot":null}`, `{"type":"STATE_DELTA","delta":[{"op":"copy","from":"","path":"/x"}]}`, `{"type":"RUN_FINISHED","outcome":{"type":"interrupt","interrupts":[null]}}`)
+	f.Add(`{"type":"TOOL_CALL_START","toolCallId":"t"}`, `{"type":"TOOL_CALL_ARGS","toolCallId":"t","delta":"{"}`, `{"type":"TOOL_CALL_END","toolCallId":"t"}`)
+	f.Fuzz(func(t *testing.T, a, b, c string) {
+		tr := transcript.New(json.RawMessage(`{}`))
+		for _, e := range []string{a, b, c} {
+			m, err := tr.Read(json.RawMessage(e))
+			if err != nil {
+				return // a broken protocol ends the run
+			}
+			if m != nil && !json.Valid(m.Raw) {
+				t.Fatalf("%q", m.Raw)
+			}
+			if s := tr.State(); len(s) > 0 && !json.Valid(s) {
+				t.Fatalf("state %q", s)
+			}
+		}
+	})
+}
