@@ -230,7 +230,7 @@ func (f *follower) finish(ctx context.Context, end sandboxapi.SpoolLine) error {
 	state := f.transcript.State()
 	switch end.Outcome {
 	case "success", "cancelled":
-		return f.step(ctx, decider.Finish(f.run.Instance, session.RunFinished{
+		return f.end(ctx, decider.Finish(f.run.Instance, session.RunFinished{
 			RunID: f.run.ID, LastK: f.last, Outcome: end.Outcome, State: state,
 		}))
 	case "interrupt":
@@ -238,11 +238,21 @@ func (f *follower) finish(ctx context.Context, end sandboxapi.SpoolLine) error {
 		if e == nil {
 			return f.fail(ctx, decider.CauseProtocol, "the run was interrupted without saying for what")
 		}
-		return f.step(ctx, decider.Interrupt(f.run.Instance, session.RunInterrupted{
+		return f.end(ctx, decider.Interrupt(f.run.Instance, session.RunInterrupted{
 			RunID: f.run.ID, LastK: f.last, Calls: e.Calls, Interrupts: e.Interrupts, State: state,
 		}))
 	}
 	return f.fail(ctx, decider.CauseAgent, end.Reason)
+}
+
+// end records an end that carries the agent's own contents. What doesn't fit into
+// an envelope never will, so then the run fails.
+func (f *follower) end(ctx context.Context, decide func(*session.State, time.Time) ([]events.Record, error)) error {
+	err := f.step(ctx, decide)
+	if errors.Is(err, events.ErrTooLarge) {
+		return f.fail(ctx, decider.CauseProtocol, "the run's end is too large to be kept")
+	}
+	return err
 }
 
 // fail ends the run for a reason. The agent is stopped first, as far as it can be

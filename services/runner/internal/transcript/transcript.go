@@ -12,6 +12,18 @@ import (
 	jsonpatch "github.com/evanphx/json-patch/v5"
 )
 
+// What a run may make its reader hold. Both fit into one envelope together.
+const (
+	MaxMessage = 512 << 10
+	MaxState   = 256 << 10
+)
+
+// errTooLong and errStateTooLarge say which bound an agent broke.
+var (
+	errTooLong       = fmt.Errorf("a message may have at most %d bytes", MaxMessage)
+	errStateTooLarge = fmt.Errorf("the state may have at most %d bytes", MaxState)
+)
+
 // Message is a completed AG-UI message object.
 type Message struct {
 	ID, Role string
@@ -103,7 +115,7 @@ func (t *Transcript) Read(raw json.RawMessage) (*Message, error) {
 	case "TOOL_CALL_RESULT":
 		return toolResult(e)
 	case "STATE_SNAPSHOT":
-		t.state = e.Snapshot
+		return nil, t.keep(e.Snapshot)
 	case "STATE_DELTA":
 		return nil, t.patch(e.Delta)
 	case "RUN_FINISHED":
@@ -134,6 +146,9 @@ func appendDelta(to *strings.Builder, delta json.RawMessage) error {
 	var s string
 	if err := json.Unmarshal(delta, &s); err != nil {
 		return fmt.Errorf("delta has to be a string: %w", err)
+	}
+	if to.Len()+len(s) > MaxMessage {
+		return errTooLong
 	}
 	to.WriteString(s)
 	return nil
@@ -177,6 +192,9 @@ func message(id, role string, fields map[string]any) (*Message, error) {
 	if err != nil {
 		return nil, fmt.Errorf("message %s: %w", id, err)
 	}
+	if len(raw) > MaxMessage { // escaped it may be six times as long
+		return nil, errTooLong
+	}
 	return &Message{ID: id, Role: role, Raw: raw}, nil
 }
 
@@ -189,9 +207,20 @@ func (t *Transcript) patch(delta json.RawMessage) error {
 	if len(state) == 0 {
 		state = json.RawMessage(`{}`)
 	}
-	if t.state, err = patch.Apply(state); err != nil {
+	// A copy of the whole into itself doubles it, so copies are bounded too.
+	options := jsonpatch.NewApplyOptions()
+	options.AccumulatedCopySizeLimit = MaxState
+	if state, err = patch.ApplyWithOptions(state, options); err != nil {
 		return fmt.Errorf("state delta: %w", err)
 	}
+	return t.keep(state)
+}
+
+func (t *Transcript) keep(state json.RawMessage) error {
+	if len(state) > MaxState {
+		return errStateTooLarge
+	}
+	t.state = state
 	return nil
 }
 

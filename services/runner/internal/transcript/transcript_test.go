@@ -91,6 +91,34 @@ func TestBroken(t *testing.T) {
 	}
 }
 
+// An agent can't make its reader hold, or the log keep, what it likes.
+func TestBounds(t *testing.T) {
+	t.Parallel()
+	piece := strings.Repeat("x", 200<<10)
+	content := `{"type":"TEXT_MESSAGE_CONTENT","messageId":"a","delta":"` + piece + `"}`
+	double := `{"type":"STATE_DELTA","delta":[{"op":"copy","from":"/a","path":"/b"},{"op":"copy","from":"/a","path":"/c"}]}`
+	for name, events := range map[string][]string{
+		"a long message": {`{"type":"TEXT_MESSAGE_START","messageId":"a"}`, content, content, content},
+		"one that grows when it is written": {
+			`{"type":"TEXT_MESSAGE_START","messageId":"a"}`,
+			`{"type":"TEXT_MESSAGE_CONTENT","messageId":"a","delta":"` + strings.Repeat(`\u0001`, 100<<10) + `"}`, `{"type":"TEXT_MESSAGE_END","messageId":"a"}`,
+		},
+		"a large state":        {`{"type":"STATE_SNAPSHOT","snapshot":{"a":"` + piece + piece + `"}}`},
+		"a state that doubles": {`{"type":"STATE_SNAPSHOT","snapshot":{"a":"` + piece + `"}}`, double},
+	} {
+		tr := transcript.New(nil)
+		var err error
+		for _, e := range events {
+			if _, err = tr.Read(json.RawMessage(e)); err != nil {
+				break
+			}
+		}
+		if err == nil {
+			t.Errorf("%s was taken", name)
+		}
+	}
+}
+
 // What an agent says never breaks the reader, and what it completes can be stored.
 func FuzzRead(f *testing.F) {
 	f.Add(`{"type":"TEXT_MESSAGE_START","messageId":"a"}`, `{"type":"TEXT_MESSAGE_CONTENT","messageId":"a","delta":"x"}`, `{"type":"TEXT_MESSAGE_END","messageId":"a"}`)
