@@ -200,6 +200,51 @@ func TestReconnectWithoutGapOrRepeat(t *testing.T) {
 	}
 }
 
+// A reader who looks back is left in peace, and told what is new.
+func TestLookingBackIsNotDisturbed(t *testing.T) {
+	h, b := start(t)
+	s := h.Create("alice", strings.TrimSpace(strings.Repeat("ls\n", 12)))
+	b.visit("#/sessions/" + s.ID)
+	b.sees("[data-kind=line]", "Run finished")
+	const atEnd = "(() => { const t = document.querySelector('.timeline'); return t.scrollHeight - t.scrollTop - t.clientHeight < 3 })()"
+	b.until("the timeline is at its end", atEnd)
+	b.size(600, 500)
+	b.until("it is there after the window changed", atEnd)
+
+	b.run("document.querySelector('.timeline').scrollTop = 40")
+	b.sees(".new-below", "To the end")
+	r, err := h.Client("alice").SendMessageWithResponse(context.Background(), s.ID, &api.SendMessageParams{}, api.SendMessage{Content: "echo news"})
+	if err != nil || r.StatusCode() != http.StatusAccepted {
+		t.Fatalf("send: %v", err)
+	}
+	b.sees("[data-kind=agent]", "news\nexit 0")
+	b.sees(".new-below", "below")
+	if top := eval[int](b, "document.querySelector('.timeline').scrollTop"); top != 40 {
+		t.Errorf("the reader was moved from 40 to %d", top)
+	}
+	b.click(".new-below", "")
+	b.until("the timeline is at its end again", atEnd+" && !document.querySelector('.new-below')")
+}
+
+// The list of sessions moves by itself, and what waits is said aloud.
+func TestSessionsAndQuestionsComeByThemselves(t *testing.T) {
+	h, b := start(t)
+	b.visit("#/sessions")
+	b.sees("main", "No sessions yet")
+	s := h.Create("alice", "touch it.txt")
+	row := "#sessions tr:has(a[href*=" + quote(s.ID) + "])"
+	b.sees(row, "ready")
+	b.sees(row, "1 question")
+	b.sees("[aria-live=polite]", "New question: may shell run in "+s.ID)
+	b.until("the title says so too", "document.title.startsWith('(1)')")
+	r, err := h.Client("alice").TerminateSessionWithResponse(context.Background(), s.ID, &api.TerminateSessionParams{}, api.TerminateSession{})
+	if err != nil || r.StatusCode() != http.StatusAccepted {
+		t.Fatalf("terminate: %v", err)
+	}
+	b.sees(row, "ended · terminated")
+	b.until("nothing waits any more", "!document.querySelector('.topbar .badge') && !document.title.startsWith('(')")
+}
+
 // finishes is done with the n-th run that is finished.
 func finishes(n int) func(api.Frame) bool {
 	return func(f api.Frame) bool {

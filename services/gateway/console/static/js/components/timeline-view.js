@@ -27,10 +27,9 @@ export function TimelineView({ timeline, version, target, watching = false, outg
   const foundAt = found ? items.indexOf(found) : items.length;
   const from = Math.max(0, Math.min(items.length - WINDOW - drawnFrom, foundAt - 20));
 
-  useLayoutEffect(() => {
-    if (!following.current) return;
-    box.current.scrollTop = box.current.scrollHeight;
-  }, [version, outgoing.length]);
+  const follow = () => { if (following.current && box.current) box.current.scrollTop = box.current.scrollHeight; };
+  useLayoutEffect(follow, [version, outgoing.length]);
+  useGrowth(box, follow);
 
   function scrolled() {
     if (!box.current) return; // the event may come after the page was left
@@ -51,15 +50,27 @@ export function TimelineView({ timeline, version, target, watching = false, outg
   return html`
     <div class="timeline-box live-state">
       <div class="timeline" ref=${box} onScroll=${scrolled} tabindex="0" role="log" aria-live="off" aria-label=${label}>
+        <div class="timeline-items">
         ${from > 0 && html`<div class="more"><button type="button" onClick=${earlier}>Earlier: ${from} more</button></div>`}
         ${items.slice(from).map((item) => drawItem(item, item === found, watching))}
         ${outgoing.map((m) => html`
           <div class="item item-user outgoing" key=${m.key}><time></time><div>
             <div class="item-head"><b>you</b><span class="tag ${m.state === 'retrying' ? 'wait' : ''}">${m.state === 'retrying' ? 'not sent yet, trying again' : 'sending'}</span></div>
             <div class="said">${m.content}</div></div></div>`)}
+        </div>
       </div>
       ${!atEnd && html`<button type="button" class="new-below ${fresh ? 'primary' : ''}" onClick=${toEnd}>${fresh ? `${count(fresh, 'new item')} below` : 'To the end'}</button>`}
     </div>`;
+}
+
+/** Items grow by themselves, and a phone is turned: who was at the end stays there. */
+function useGrowth(box, grown) {
+  useEffect(() => {
+    const observer = new ResizeObserver(grown);
+    observer.observe(box.current);
+    observer.observe(box.current.firstElementChild);
+    return () => observer.disconnect();
+  }, []);
 }
 
 /** How many items at the end are newer than the moment at which the reader left it. */

@@ -22,7 +22,7 @@ export function Replay({ id }) {
           </select></label>
           ${player.state === 'playing' && html`<button type="button" onClick=${player.pause}>Pause</button>`}
           ${(player.state === 'paused' || player.state === 'failed') && html`<button type="button" onClick=${player.play}>Play</button>`}
-          <button type="button" onClick=${player.restart}>From the start</button>
+          <button type="button" onClick=${player.restart}>Start over</button>
         </div>
       </div>
       <div class="meta"><span>${player.timeline.time ? html`at <b>${stamp(player.timeline.time)}</b>` : 'starting'}</span><span>event <b>${player.timeline.n}</b></span></div>
