@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/holdfast-io/holdfast/events"
@@ -116,15 +117,15 @@ func (t *turn) asked() bool {
 	}
 	vote := session.CallVoteCast{CallID: call, By: "bob", Decision: "approve", ArgsHash: hash, Comment: t.text(t.rng.IntN(8))}
 	approved := false
-	switch {
-	case t.chance(5):
+	switch fate := t.rng.IntN(100); {
+	case fate < 5:
 		t.add(events.ServiceRunner, session.RunFinished{RunID: t.run, LastK: t.k, Outcome: "cancelled"})
 		t.add(events.ServicePolicy, session.CallCancelled{CallID: call, Cause: "its run was cancelled"})
 		return false
-	case t.chance(5):
+	case fate < 10:
 		t.now = t.now.Add(24 * time.Hour)
 		t.add(events.ServicePolicy, session.CallExpired{CallID: call, Deadline: t.now})
-	case t.chance(15):
+	case fate < 25:
 		vote.Decision = "deny"
 		t.add(events.ServicePolicy, vote, session.CallDenied{CallID: call, By: "bob", Reason: "not now"})
 	default:
@@ -196,7 +197,7 @@ func (w *writing) message(seq uint64) (events.Message, error) {
 		actor = person
 	}
 	env := events.Envelope{
-		Command: events.HashID(events.PrefixCommand, w.subject, fmt.Sprint(w.n)), Actor: actor, Service: s.service,
+		Command: events.HashID(events.PrefixCommand, w.subject, strconv.FormatUint(w.n, 10)), Actor: actor, Service: s.service,
 		N: w.n + 1, Prev: w.prev, Time: s.at, Events: records,
 	}
 	m := events.Message{Subject: w.subject, Seq: seq, Envelope: env}

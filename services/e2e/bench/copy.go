@@ -77,7 +77,7 @@ func dump(ctx context.Context, from migrated, portions int) ([]table, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer conn.Close(context.WithoutCancel(ctx)) //nolint:errcheck // only read
+	defer conn.Close(context.WithoutCancel(ctx))
 	rows, err := conn.Query(ctx, "SELECT tablename FROM pg_tables WHERE schemaname = $1 ORDER BY tablename", from.schema)
 	if err != nil {
 		return nil, err
@@ -149,7 +149,7 @@ func rowSize(b []byte) (size int, end bool, err error) {
 	if len(b) < 2 {
 		return 0, false, errBinary
 	}
-	fields := int(int16(binary.BigEndian.Uint16(b))) //nolint:gosec // the format's own sign
+	fields := int(int16(binary.BigEndian.Uint16(b)))
 	if fields < 0 {
 		return 0, true, nil
 	}
@@ -158,7 +158,7 @@ func rowSize(b []byte) (size int, end bool, err error) {
 		if len(b) < size+4 {
 			return 0, false, errBinary
 		}
-		length := int(int32(binary.BigEndian.Uint32(b[size:]))) //nolint:gosec // the format's own sign
+		length := int(int32(binary.BigEndian.Uint32(b[size:])))
 		size += 4 + max(length, 0)
 	}
 	if size > len(b) {

@@ -10,18 +10,20 @@
 // the machine does meanwhile meets both sides. Absolute values are printed beside
 // it, pooled over all rounds, for the reader's sense of scale only.
 //
-//	command     command → appended event     against a compare-and-set publish of the same bytes
+//	command     a request → appended event   against a compare-and-set publish of the same bytes
 //	throughput  the same, 64 sessions writing
 //	remote      the same over NATS and over HTTP
 //	projector   EVENTS → Postgres            against COPY of the same rows into the same tables
-//	answer      answer → the agent's next turn  against a NATS request and its reply
+//	answer      a decision → the agent's next turn  against a NATS request and its reply
 //	viewers     event → 2,000 WebSockets     against a loop over the same sockets in memory
 //
 // Nothing is mocked: NATS, Postgres and the services are those of `holdfast dev`,
 // with every append on the disk before it is acknowledged.
 //
 //	go run ./services/e2e/bench              all, as text
-//	go run ./services/e2e/bench -md          the table of docs/benchmarks.md
+//	go run ./services/e2e/bench -md          as the tables of docs/benchmarks.md
+//	go run ./services/e2e/bench -into docs/benchmarks.md
+//	                                         the same, written there
 //	go run ./services/e2e/bench -run viewers one
 //	go run ./services/e2e/bench -short       that it works; its figures mean nothing
 package main

@@ -71,6 +71,7 @@ func run(ctx context.Context, args []string) (err error) {
 	only := flags.String("run", "", "run only the benchmarks that match this `regexp`: "+names())
 	short := flags.Bool("short", false, "measure next to nothing: shows only that it works")
 	markdown := flags.Bool("md", false, "print the tables of docs/benchmarks.md")
+	into := flags.String("into", "", "write the tables into this `file`, between its marks, instead of printing them")
 	profile := flags.String("cpuprofile", "", "write a CPU profile to this `file`")
 	verbose := flags.Bool("v", false, "show the logs of what is measured")
 	if err := flags.Parse(args); err != nil {
@@ -101,10 +102,14 @@ func run(ctx context.Context, args []string) (err error) {
 	if err != nil {
 		return err
 	}
-	if *markdown {
-		return printMarkdown(os.Stdout, m, strings.Join(append([]string{"go run ./services/e2e/bench"}, args...), " "), found)
+	switch {
+	case *into != "":
+		return writeInto(*into, m, found)
+	case *markdown:
+		return printMarkdown(os.Stdout, m, found)
+	default:
+		return printText(os.Stdout, m, found)
 	}
-	return printText(os.Stdout, m, found)
 }
 
 // measure runs the selected benchmarks one after the other.

@@ -53,7 +53,7 @@ func (r rounds) ratio(q float64) spread {
 
 // pooled gives a quantile of both sides over all rounds.
 func (r rounds) pooled(q float64) (ours, base time.Duration) {
-	return series(slices.Concat(r.ours...)).quantile(q), series(slices.Concat(r.base...)).quantile(q)
+	return slices.Concat(r.ours...).quantile(q), slices.Concat(r.base...).quantile(q)
 }
 
 // operation does one thing and says how long the part that counts took.

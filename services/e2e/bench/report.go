@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"os"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -70,10 +71,10 @@ func milliseconds(d time.Duration) string {
 // rate is the figure of how much was done in a second, in rounds of equal work.
 func rate(what, unit string, work int, ours, base []time.Duration, a aim) figure {
 	perSecond := func(d time.Duration) float64 { return float64(work) / d.Seconds() }
-	var o, b, ratios []float64
+	o, b, ratios := make([]float64, len(ours)), make([]float64, len(ours)), make([]float64, len(ours))
 	for i := range ours {
-		o, b = append(o, perSecond(ours[i])), append(b, perSecond(base[i]))
-		ratios = append(ratios, o[i]/b[i])
+		o[i], b[i] = perSecond(ours[i]), perSecond(base[i])
+		ratios[i] = o[i] / b[i]
 	}
 	show := func(v []float64) string { return fmt.Sprintf("%.0f %s/s", spreadOf(v).median, unit) }
 	return figure{what: what, ours: show(o), base: show(b), ratio: spreadOf(ratios), aim: a}
@@ -121,10 +122,15 @@ func printText(w io.Writer, m machine, found []finding) error {
 	return nil
 }
 
-// printMarkdown writes findings as a part of docs/benchmarks.md.
-func printMarkdown(w io.Writer, m machine, command string, found []finding) error {
+// printMarkdown writes findings as they stand in docs/benchmarks.md.
+func printMarkdown(w io.Writer, m machine, found []finding) error {
+	_, err := io.WriteString(w, markdown(m, found))
+	return err
+}
+
+func markdown(m machine, found []finding) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s\n\nCommand: `%s`\n", m, command)
+	fmt.Fprintf(&b, "%s.\n", m)
 	for _, f := range found {
 		fmt.Fprintf(&b, "\n### %s\n\nBaseline: %s. %s.\n\n", f.title, f.baseline, f.samples)
 		fmt.Fprintf(&b, "| %s |\n|---|---:|---:|---:|---|\n", strings.Join(columns, " | "))
@@ -138,6 +144,25 @@ func printMarkdown(w io.Writer, m machine, command string, found []finding) erro
 			fmt.Fprintf(&b, "- %s\n", n)
 		}
 	}
-	_, err := io.WriteString(w, b.String())
-	return err
+	return b.String()
+}
+
+// The marks between which writeInto writes.
+const (
+	markBegin = "<!-- bench: begin -->\n"
+	markEnd   = "<!-- bench: end -->\n"
+)
+
+// writeInto replaces what stands between the marks of a file.
+func writeInto(path string, m machine, found []finding) error {
+	old, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	before, rest, begins := strings.Cut(string(old), markBegin)
+	_, after, ends := strings.Cut(rest, markEnd)
+	if !begins || !ends {
+		return fmt.Errorf("%s has no marks %q and %q", path, markBegin, markEnd)
+	}
+	return os.WriteFile(path, []byte(before+markBegin+markdown(m, found)+markEnd+after), 0o644) //nolint:gosec // documentation, for all to read
 }

@@ -46,7 +46,7 @@ const publishers = 8
 
 // measureViewers compares how frames reach many viewers.
 func measureViewers(ctx context.Context, l *lab) (f finding, err error) {
-	s := &show{perSession: l.size(20, 2), perSecond: l.size(500, 50), seconds: l.size(5, 1)}
+	s := &show{perSession: l.size(20, 2), perSecond: l.size(500, 50), seconds: l.size(4, 1)}
 	if s.stand, err = l.newStand(ctx); err != nil {
 		return f, err
 	}
@@ -68,7 +68,7 @@ func measureViewers(ctx context.Context, l *lab) (f finding, err error) {
 	if err != nil {
 		return f, err
 	}
-	played, err := s.play(ctx, audience{Hub: hub, Bare: bare}, l.size(5, 1))
+	played, err := s.play(ctx, audience{Hub: hub, Bare: bare}, l.size(4, 1))
 	if err != nil {
 		return f, err
 	}
@@ -131,11 +131,11 @@ func (s *show) takeSample(ctx context.Context) error {
 	}
 }
 
-func (s *show) seats(make func(session string, i int) seat) []seat {
-	var all []seat
+func (s *show) seats(of func(session string, i int) seat) []seat {
+	all := make([]seat, 0, s.perSession*len(s.sessions))
 	for range s.perSession {
 		for _, session := range s.sessions {
-			all = append(all, make(session, len(all)))
+			all = append(all, of(session, len(all)))
 		}
 	}
 	return all

@@ -22,27 +22,33 @@ import (
 // audience is what a process of viewers is told on its standard input: each viewer
 // of Hub subscribes at the gateway, each of Bare is sent frames by the broadcaster.
 type audience struct {
-	Hub, Bare []seat
+	Hub  []seat `json:"hub"`
+	Bare []seat `json:"bare"`
 }
 
 // seat is one viewer's.
 type seat struct {
-	URL     string
-	Token   string
-	Session string
+	URL     string `json:"url"`
+	Token   string `json:"token"`
+	Session string `json:"session"`
 }
 
 // reception is what viewers got since the last report. Times are from just before
 // the frame was given away until it was read from the socket.
 type reception struct {
-	Frames        int
-	P50, P99, Max time.Duration
+	Frames int           `json:"frames"`
+	P50    time.Duration `json:"p50"`
+	P99    time.Duration `json:"p99"`
+	Max    time.Duration `json:"max"`
 	// CPU is what this process has used since it started.
-	CPU time.Duration
+	CPU time.Duration `json:"cpu"`
 }
 
 // receptions is a report of both.
-type receptions struct{ Hub, Bare reception }
+type receptions struct {
+	Hub  reception `json:"hub"`
+	Bare reception `json:"bare"`
+}
 
 // sentMark precedes the nanoseconds at which a frame was given away; exactly
 // sentDigits of them, so that all frames have one length.
@@ -79,7 +85,7 @@ func viewersChild(ctx context.Context) error {
 	out := json.NewEncoder(os.Stdout)
 	for {
 		if _, err := in.ReadBytes('\n'); err != nil {
-			return nil //nolint:nilerr // the parent is done
+			return nil // the parent is done
 		}
 		if err := out.Encode(receptions{Hub: hub.report(), Bare: bare.report()}); err != nil {
 			return err

@@ -105,11 +105,10 @@ func (s *show) ask(viewers *process, side func(receptions) reception) (reception
 func (s *show) finding(p played, hub, bare cost) finding {
 	viewers := s.perSession * len(s.sessions)
 	line := func(what string, of func(reception) time.Duration) figure {
-		var ours, base, ratios []float64
+		ours, base, ratios := make([]float64, len(p.hub)), make([]float64, len(p.hub)), make([]float64, len(p.hub))
 		for i := range p.hub {
-			o, b := of(p.hub[i].reception), of(p.bare[i].reception)
-			ours, base = append(ours, float64(o)), append(base, float64(b))
-			ratios = append(ratios, float64(o)/float64(b))
+			ours[i], base[i] = float64(of(p.hub[i].reception)), float64(of(p.bare[i].reception))
+			ratios[i] = ours[i] / base[i]
 		}
 		median := func(v []float64) string { return milliseconds(time.Duration(spreadOf(v).median)) }
 		return figure{what: what, ours: median(ours), base: median(base), ratio: spreadOf(ratios)}
