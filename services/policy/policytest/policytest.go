@@ -9,13 +9,20 @@ import (
 
 // The commands of the policy service, and what a policy says.
 type (
-	Propose  = decider.Propose
-	Answer   = decider.Answer
-	Start    = decider.Start
+	// Propose says what an agent wants to do.
+	Propose = decider.Propose
+	// Answer is a person's decision.
+	Answer = decider.Answer
+	// Start lets a call go, once.
+	Start = decider.Start
+	// Complete reports what came of it.
 	Complete = decider.Complete
-	Policy   = decider.Policy
-	Call     = rules.Call
-	Verdict  = rules.Verdict
+	// Policy is the revision that decides.
+	Policy = decider.Policy
+	// Call is what a rule looks at.
+	Call = rules.Call
+	// Verdict is what a policy says.
+	Verdict = rules.Verdict
 )
 
 // What the service does by itself.

@@ -6,14 +6,22 @@ import "github.com/holdfast-io/holdfast/services/session/internal/decider"
 
 // The commands of the session service.
 type (
-	Create       = decider.Create
-	Send         = decider.Send
-	Suspend      = decider.Suspend
-	Resume       = decider.Resume
-	Extend       = decider.Extend
-	Terminate    = decider.Terminate
+	// Create starts a session.
+	Create = decider.Create
+	// Send queues a message.
+	Send = decider.Send
+	// Suspend puts the sandbox away.
+	Suspend = decider.Suspend
+	// Resume wants it back.
+	Resume = decider.Resume
+	// Extend moves deadlines.
+	Extend = decider.Extend
+	// Terminate ends the session.
+	Terminate = decider.Terminate
+	// NoteActivity says that the sandbox is used.
 	NoteActivity = decider.NoteActivity
-	WhenBusy     = decider.WhenBusy
+	// WhenBusy says what a message does beside an open run.
+	WhenBusy = decider.WhenBusy
 )
 
 // The ways to treat a busy session.
