@@ -1,6 +1,8 @@
 package projections
 
 import (
+	"slices"
+
 	"github.com/holdfast-io/holdfast/events"
 	"github.com/holdfast-io/holdfast/events/session"
 )
@@ -61,9 +63,10 @@ func gone(w session.WorkloadStatus) bool {
 }
 
 // runnerActs: a run could start, or one is open and has to be driven, taken over or
-// closed, or an ending session has some left.
+// closed, or a parked one is to be cancelled, or an ending session has some left.
 func runnerActs(st *session.State) bool {
 	return st.Run != nil || st.Phase() == session.PhaseReady && st.RunDue() ||
+		st.Interrupted != nil && slices.ContainsFunc(st.Queue, func(q session.Queued) bool { return q.CancelOpen }) ||
 		st.Ending && (st.Interrupted != nil || len(st.Queue) > 0)
 }
 
