@@ -1,6 +1,6 @@
 // Package console holds the web console: static files, embedded, made of HTML, CSS
 // and JavaScript modules that browsers load as they are. There is no build step
-// (docs/adr has why), so what is in static/ is what is served.
+// (docs/adr/0003-no-build-step.md), so what is in static/ is what is served.
 //
 // The console is a client like any other: it speaks the REST API and the
 // WebSocket of api/openapi.yaml and api/asyncapi.yaml, with the cookie of
