@@ -140,6 +140,7 @@ func (s *story) noteRun(meta events.Meta, p session.Payload) {
 		end(p.RunID, state, p.LastK, "")
 	case session.RunFailed:
 		end(p.RunID, view.RunFailed, p.LastK, p.Cause)
+	default: // changes no run's row
 	}
 }
 
@@ -171,6 +172,7 @@ func (s *story) noteWorkload(meta events.Meta, p session.Payload) {
 		w.readyAt = meta.Time
 	case session.Released:
 		w.releasedAt = meta.Time
+	default: // has no time of its own
 	}
 	if w.PodUID == "" {
 		w.PodUID = podUID // the last one it had stays to be searched for
@@ -205,6 +207,7 @@ func callOf(p session.Payload) (id string, ok bool) {
 		return p.CallID, true
 	case session.CallLapsed:
 		return p.CallID, true
+	default: // is about no call
 	}
 	return "", false // an answer that was refused changes no row
 }
