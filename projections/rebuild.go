@@ -171,7 +171,8 @@ func (r *rebuild) build(ctx context.Context) error {
 // target is the sequence to build up to. It notes why there is nothing to compare.
 func (r *rebuild) target(ctx context.Context, db interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
-}) (uint64, error) {
+},
+) (uint64, error) {
 	var cp checkpoint
 	var seq int64
 	const query = `SELECT epoch, seq, hash FROM ` + migrations.Views + `.checkpoint WHERE name = $1`

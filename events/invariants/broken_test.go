@@ -74,8 +74,10 @@ var brokenBasics = []brokenLog{
 }
 
 var brokenOwner = []brokenLog{
-	{invariants.Owner, "a pod of another session", func(w *world) { w.ready(); w.on(two).created(); w.add(session.ClaimRequested{Generation: 1}) },
-		func(w *world) { w.add(session.Claimed{Generation: 1, PodUID: "pod-" + one + "-1"}) }},
+	{
+		invariants.Owner, "a pod of another session", func(w *world) { w.ready(); w.on(two).created(); w.add(session.ClaimRequested{Generation: 1}) },
+		func(w *world) { w.add(session.Claimed{Generation: 1, PodUID: "pod-" + one + "-1"}) },
+	},
 	{invariants.Owner, "a pod of another session at the resume", func(w *world) {
 		w.ready()
 		w.on(two).suspended()

@@ -50,22 +50,30 @@ var lifeMoves = []move{
 		used, _ := s.InUse(now)
 		return s.Phase() == session.PhaseReady && !used
 	}, func(*walk) payloads { return payloads{session.SuspendRequested{Cause: "request"}} }},
-	{events.ServiceSession, func(s *session.State, _ time.Time) bool {
-		return live(s) && s.May(session.MoveResume) && !s.WantRunning
+	{
+		events.ServiceSession, func(s *session.State, _ time.Time) bool {
+			return live(s) && s.May(session.MoveResume) && !s.WantRunning
+		},
+		func(*walk) payloads { return payloads{session.ResumeRequested{Cause: "request"}} },
 	},
-		func(*walk) payloads { return payloads{session.ResumeRequested{Cause: "request"}} }},
 	{events.ServiceSession, func(s *session.State, _ time.Time) bool { return live(s) }, func(w *walk) payloads {
 		at := w.state.MaxAt.Add(time.Minute)
 		return payloads{session.Extended{MaxAt: &at}}
 	}},
-	{events.ServiceSession, func(s *session.State, now time.Time) bool { return live(s) && !s.MaxAt.After(now) },
-		func(w *walk) payloads { return payloads{session.Expired{MaxAt: w.state.MaxAt}} }},
-	{events.ServiceSession, func(s *session.State, _ time.Time) bool { return live(s) && s.N > 30 },
-		func(*walk) payloads { return payloads{session.Terminated{Reason: "enough"}} }},
-	{events.ServiceSession, func(s *session.State, _ time.Time) bool { return !s.Ending && status(s, session.WorkloadFailed) },
+	{
+		events.ServiceSession, func(s *session.State, now time.Time) bool { return live(s) && !s.MaxAt.After(now) },
+		func(w *walk) payloads { return payloads{session.Expired{MaxAt: w.state.MaxAt}} },
+	},
+	{
+		events.ServiceSession, func(s *session.State, _ time.Time) bool { return live(s) && s.N > 30 },
+		func(*walk) payloads { return payloads{session.Terminated{Reason: "enough"}} },
+	},
+	{
+		events.ServiceSession, func(s *session.State, _ time.Time) bool { return !s.Ending && status(s, session.WorkloadFailed) },
 		func(*walk) payloads {
 			return payloads{session.EndRequested{Outcome: session.OutcomeFailed, Cause: "workload failed"}}
-		}},
+		},
+	},
 	{events.ServiceSession, func(s *session.State, _ time.Time) bool {
 		return s.Ending && !s.Ended && status(s, session.WorkloadNone, session.WorkloadReleased) &&
 			s.Run == nil && s.Interrupted == nil && len(s.Queue) == 0 && s.OpenCalls() == 0

@@ -136,9 +136,12 @@ func (c Config) withDefaults() (Config, error) {
 		field    *int
 		standard int
 	}{
-		{&c.QueueBytes, DefaultQueueBytes}, {&c.RingBytes, DefaultRingBytes}, {&c.HeldBytes, DefaultHeldBytes},
+		{&c.QueueBytes, DefaultQueueBytes},
+		{&c.RingBytes, DefaultRingBytes},
+		{&c.HeldBytes, DefaultHeldBytes},
 		{&c.ViewersPerPrincipal, DefaultViewersPerPrincipal},
-		{&c.SubscriptionsPerSocket, DefaultSubscriptionsPerSocket}, {&c.ScanMessages, DefaultScanMessages},
+		{&c.SubscriptionsPerSocket, DefaultSubscriptionsPerSocket},
+		{&c.ScanMessages, DefaultScanMessages},
 	} {
 		if *d.field < 0 {
 			return c, errors.New("hub: a bound is negative")

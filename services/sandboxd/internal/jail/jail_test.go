@@ -98,8 +98,10 @@ func inspect(secret string) {
 			f.Seccomp = v
 		}
 	}
-	for _, p := range []string{secret, "/root", "/home", "/var", "/sys", "/host", "/run/docker.sock", "/run/holdfast/spool",
-		"/run/holdfast/upstream", "/etc/shadow", "/usr/bin", "/etc/passwd", "/workspace"} {
+	for _, p := range []string{
+		secret, "/root", "/home", "/var", "/sys", "/host", "/run/docker.sock", "/run/holdfast/spool",
+		"/run/holdfast/upstream", "/etc/shadow", "/usr/bin", "/etc/passwd", "/workspace",
+	} {
 		_, err := os.Open(p)
 		f.Files[p] = errText(err)
 	}
