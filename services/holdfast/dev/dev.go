@@ -80,26 +80,21 @@ func (e *AddrInUseError) Error() string {
 
 // Start starts everything and returns when all parts work. What it started ends
 // with ctx, or by Stop.
-func Start(ctx context.Context, cfg Config) (p *Program, err error) {
+func Start(ctx context.Context, cfg Config) (*Program, error) {
 	if cfg.Addr == "" {
 		cfg.Addr = DefaultAddr
 	}
 	if cfg.Progress == nil {
 		cfg.Progress = noProgress
 	}
-	runCtx, cancel := context.WithCancel(ctx)
-	p = &Program{cfg: cfg, cancel: cancel, done: make(chan struct{})}
-	defer func() {
-		if err != nil {
-			cancel()
-			if p.running {
-				<-p.done
-			}
-			err = errors.Join(err, p.close())
+	ctx, cancel := context.WithCancel(ctx)
+	p := &Program{cfg: cfg, cancel: cancel, done: make(chan struct{})}
+	if err := p.start(ctx); err != nil {
+		cancel()
+		if p.running {
+			<-p.done
 		}
-	}()
-	if err := p.start(runCtx); err != nil {
-		return nil, err
+		return nil, errors.Join(err, p.close())
 	}
 	return p, nil
 }
