@@ -2,7 +2,6 @@ package view
 
 import (
 	"regexp"
-	"slices"
 	"strings"
 )
 
@@ -10,9 +9,7 @@ import (
 // masked, or the whole match where the rule has no group.
 type rule struct {
 	pattern *regexp.Regexp
-	// hints are what a match has to contain, in lower case, one of them. Looking for
-	// them is a hundred times cheaper than the pattern, and most texts have none: one
-	// that speaks of a token is not searched for private keys.
+	// hints are what a match has to contain, in lower case, one of them.
 	hints []string
 	// spares says of a match that it is none after all.
 	spares func(match []string, value string) bool
@@ -62,30 +59,17 @@ func reference(match []string, value string) bool {
 // prose spares what is only a word: "basic understanding".
 func prose(_ []string, value string) bool { return !strings.ContainsAny(value, "0123456789._~+/=") }
 
-// escapes may hide any of the hints in JSON.
-var escapes = []string{`\u`, `\/`}
-
-// mayHoldSecret says whether JSON that isn't decoded is worth looking into.
-func mayHoldSecret(s string) bool {
-	if containsAny(s, escapes) {
-		return true
-	}
-	lower := strings.ToLower(s)
-	return slices.ContainsFunc(rules, func(r rule) bool { return containsAny(lower, r.hints) })
-}
-
-func containsAny(s string, parts []string) bool {
-	return slices.ContainsFunc(parts, func(part string) bool { return strings.Contains(s, part) })
-}
-
 // maskSecrets masks until nothing is recognised any more: what one rule masks may
 // give another its word boundary, and masking twice has to be masking once.
 func maskSecrets(s string) string {
-	lower := strings.ToLower(s)
+	worth := hinted(s) // masking only takes away
+	if worth == 0 {
+		return s
+	}
 	for {
 		before := s
-		for _, r := range rules {
-			if containsAny(lower, r.hints) { // masking only takes away
+		for i, r := range rules {
+			if worth&(1<<i) != 0 {
 				s = r.mask(s)
 			}
 		}
