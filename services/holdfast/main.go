@@ -48,5 +48,31 @@ func root() *cobra.Command {
 		operate.Projections(o), operate.Doctor(o),
 		cli.Demo(o), cli.Runtime(o), cli.Policy(o), cli.Session(o), cli.Approvals(o), cli.Audit(o), cli.Replay(o),
 	)
+	strict(cmd)
 	return cmd
+}
+
+// strict makes a wrong use an error of its own kind everywhere: cobra lets an
+// unknown subcommand pass as a wish for help.
+func strict(cmd *cobra.Command) {
+	for _, c := range cmd.Commands() {
+		strict(c)
+	}
+	if check := cmd.Args; check != nil {
+		cmd.Args = func(c *cobra.Command, args []string) error {
+			if err := check(c, args); err != nil {
+				return cli.Usage(fmt.Errorf("%w; %s", err, c.UseLine()))
+			}
+			return nil
+		}
+	}
+	if cmd.HasSubCommands() && !cmd.Runnable() {
+		cmd.Args = cobra.ArbitraryArgs
+		cmd.RunE = func(c *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return cli.Usage(fmt.Errorf("there is no command %q in %s; see %s --help", args[0], c.CommandPath(), c.CommandPath()))
+			}
+			return c.Help()
+		}
+	}
 }
