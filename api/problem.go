@@ -50,6 +50,7 @@ const (
 	CodeProjectionBehind     Code = "projection-behind"
 	CodeHistoryUnavailable   Code = "history-unavailable"
 	CodeUnknownEventType     Code = "unknown-event-type"
+	CodeLogFaulted           Code = "log-faulted"
 )
 
 // meaning is what HTTP and people are told of a code.
@@ -93,6 +94,7 @@ var meanings = map[Code]meaning{
 	CodeProjectionBehind:     {http.StatusServiceUnavailable, "Projection behind"},
 	CodeHistoryUnavailable:   {http.StatusServiceUnavailable, "History unavailable"},
 	CodeUnknownEventType:     {http.StatusServiceUnavailable, "Unknown event type"},
+	CodeLogFaulted:           {http.StatusServiceUnavailable, "Log faulted"},
 }
 
 // ProblemContentType is the media type of every error body (RFC 9457).

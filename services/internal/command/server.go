@@ -257,7 +257,7 @@ func decodeRequest(m micro.Request) (tenant string, req Request, err error) {
 func (s *Server) report(p *problem.Error, verb, tenant string, req Request) {
 	level := slog.LevelDebug
 	switch p.Code {
-	case api.CodeInternal, api.CodeUnknownEventType, problem.CodeLogFaulted:
+	case api.CodeInternal, api.CodeUnknownEventType, api.CodeLogFaulted:
 		level = slog.LevelError
 	case api.CodeNotReady, api.CodeOutcomeUnknown:
 		level = slog.LevelWarn

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"net/http"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -13,11 +12,6 @@ import (
 	"github.com/holdfast-io/holdfast/events"
 	"github.com/holdfast-io/holdfast/events/eventlog"
 )
-
-// CodeLogFaulted says that a session's chain is broken, or holds an event of a
-// service that may not write it. Its subject takes no commands until an operator
-// has looked at it; other sessions go on.
-const CodeLogFaulted api.Code = "log-faulted"
 
 // From gives any error as a problem; nil for nil. A problem anywhere in the chain
 // is the answer itself.
@@ -54,7 +48,7 @@ func From(err error) *Error {
 	case errors.As(err, &unknownType):
 		return Wrap(api.CodeUnknownEventType, unknownType.Error(), err)
 	case errors.As(err, &foreign), errors.As(err, &chain):
-		return faulted(err)
+		return Wrap(api.CodeLogFaulted, "The log of this session is faulted; an operator has to look at it.", err)
 	case errors.As(err, &badToken):
 		return Wrap(api.CodeInvalidRequest, badToken.Error(), err)
 	case errors.Is(err, events.ErrTooLarge):
@@ -67,12 +61,6 @@ func From(err error) *Error {
 	default:
 		return Wrap(api.CodeInternal, "", err)
 	}
-}
-
-func faulted(err error) *Error {
-	p := Wrap(CodeLogFaulted, "The log of this session is faulted; an operator has to look at it.", err)
-	p.status, p.title = http.StatusServiceUnavailable, "Log faulted"
-	return p
 }
 
 func fromAPIError(e *api.Error, cause error) *Error {
