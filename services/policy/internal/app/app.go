@@ -98,8 +98,7 @@ func (a *App) inForce(ctx context.Context, tenant, name string) (decider.Policy,
 		return rules.Verdict{Effect: policy.Deny, Rule: MissingPolicyRule, Reason: "there is no policy " + name}, nil
 	}}
 	subject, err := events.SubjectOf(events.AggregatePolicy, tenant, name)
-	var bad *events.BadTokenError
-	if errors.As(err, &bad) {
+	if _, ok := errors.AsType[*events.BadTokenError](err); ok {
 		return p, nil
 	}
 	if err != nil {

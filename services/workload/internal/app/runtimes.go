@@ -1,10 +1,7 @@
 package app
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
-	"time"
 
 	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/events"
@@ -12,54 +9,47 @@ import (
 	"github.com/holdfast-io/holdfast/events/runtime"
 	"github.com/holdfast-io/holdfast/projections"
 	"github.com/holdfast-io/holdfast/services/internal/command"
+	"github.com/holdfast-io/holdfast/services/internal/definitions"
 	"github.com/holdfast-io/holdfast/services/internal/problem"
 	"github.com/holdfast-io/holdfast/services/internal/verbs"
 	"github.com/holdfast-io/holdfast/services/workload/internal/driver"
 	"github.com/holdfast-io/holdfast/services/workload/internal/recipe"
 )
 
+func (a *App) definitions() definitions.Definitions[runtime.Spec] {
+	return definitions.Definitions[runtime.Spec]{
+		Aggregate: events.AggregateRuntime, Store: a.runtimes, NotFound: api.CodeRuntimeNotFound, Invalid: api.CodeRuntimeInvalid,
+	}
+}
+
 func (a *App) applyRuntime(ctx context.Context, tenant string, req command.Request) (command.Reply, error) {
 	body, err := command.Decode[verbs.ApplyBody](req)
 	if err != nil {
 		return command.Reply{}, err
 	}
-	spec, err := readRuntime(body)
+	spec, err := a.definitions().Read(body)
 	if err != nil {
 		return command.Reply{}, err
 	}
-	subject, err := events.SubjectOf(events.AggregateRuntime, tenant, body.Name)
-	if err != nil {
-		return command.Reply{}, problem.New(api.CodeInvalidRequest, err.Error()).At("path/name", "not a valid name")
-	}
-	res, err := a.runtimes.Execute(ctx, subject, commandOf(req), func(s *runtime.State, _ time.Time) ([]events.Record, error) {
-		if rev, ok := s.Current(); ok && same(rev.Spec, spec) {
-			return nil, nil
-		}
-		r, err := s.ApplyRecord(spec)
-		return []events.Record{r}, err
-	})
-	if err != nil {
+	if spec, err = checked(body.Name, spec); err != nil {
 		return command.Reply{}, err
+	}
+	reply, err := a.definitions().Apply(ctx, tenant, req, body.Name, spec)
+	if err != nil {
+		return reply, err
 	}
 	a.fill(ctx, projections.RuntimeName{Tenant: tenant, Name: body.Name})
-	return command.Result(res.N, res.Seq, res.Repeated, verbs.ApplyResult{Revision: res.N, Changed: len(res.Records) > 0})
+	return reply, nil
 }
 
-// readRuntime decodes a runtime, fills in what it leaves out, and says every place
-// that is wrong.
-func readRuntime(body verbs.ApplyBody) (runtime.Spec, error) {
-	var spec runtime.Spec
-	dec := json.NewDecoder(bytes.NewReader(body.Spec))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(&spec); err != nil {
-		return spec, problem.New(api.CodeRuntimeInvalid, "the runtime can't be read: "+err.Error())
-	}
+// checked fills in what a runtime leaves out, and says every place that is wrong.
+func checked(name string, spec runtime.Spec) (runtime.Spec, error) {
 	if spec.Name == "" {
-		spec.Name = body.Name
+		spec.Name = name
 	}
 	spec = recipe.WithDefaults(spec)
 	wrong := recipe.Check(spec)
-	if spec.Name != body.Name {
+	if spec.Name != name {
 		wrong = append(wrong, recipe.Wrong{Pointer: "/name", Detail: "differs from the name in the path"})
 	}
 	if len(wrong) == 0 {
@@ -77,22 +67,12 @@ func (a *App) removeRuntime(ctx context.Context, tenant string, req command.Requ
 	if err != nil {
 		return command.Reply{}, err
 	}
-	missing := problem.Newf(api.CodeRuntimeNotFound, "there is no runtime %q", body.Name)
-	subject, err := events.SubjectOf(events.AggregateRuntime, tenant, body.Name)
+	reply, err := a.definitions().Remove(ctx, tenant, req, body.Name)
 	if err != nil {
-		return command.Reply{}, missing
-	}
-	res, err := a.runtimes.Execute(ctx, subject, commandOf(req), func(s *runtime.State, _ time.Time) ([]events.Record, error) {
-		if _, ok := s.Current(); !ok {
-			return nil, missing
-		}
-		return []events.Record{s.RemoveRecord()}, nil
-	})
-	if err != nil {
-		return command.Reply{}, err
+		return reply, err
 	}
 	a.fill(ctx, projections.RuntimeName{Tenant: tenant, Name: body.Name})
-	return command.Reply{N: res.N, Seq: res.Seq, Repeated: res.Repeated}, nil
+	return reply, nil
 }
 
 // pool makes the warm pool of a runtime what its newest revision wants; none where
@@ -130,15 +110,4 @@ func driverSpec(tenant string, rev runtime.Revision) driver.RuntimeSpec {
 	spec := recipe.ForDriver(rev.Spec)
 	spec.Name, spec.Revision = tenant+"."+rev.Spec.Name, rev.Number
 	return spec
-}
-
-func commandOf(req command.Request) eventlog.Command {
-	return eventlog.Command{ID: req.CommandID, Actor: req.Actor, Trace: req.Trace}
-}
-
-// same compares two runtimes by what would be stored.
-func same(a, b runtime.Spec) bool {
-	x, errX := json.Marshal(a)
-	y, errY := json.Marshal(b)
-	return errX == nil && errY == nil && bytes.Equal(x, y)
 }
