@@ -34,8 +34,9 @@ type Fault struct {
 // fitFor is how long a log that fitted is taken to fit: sweeps come once a second.
 const fitFor = 5 * time.Second
 
-// fits refuses to sweep by read models that aren't of the log.
-func (r *Reader) fits(ctx context.Context) error {
+// Fits says whether the read models are of the log, message for message: a
+// *CheckpointError says that they aren't, and that nothing may be swept by them.
+func (r *Reader) Fits(ctx context.Context) error {
 	r.fitMu.Lock()
 	defer r.fitMu.Unlock()
 	if time.Since(r.fitAt) < fitFor {
@@ -64,7 +65,7 @@ func (r *Reader) fits(ctx context.Context) error {
 // tenants, the longest past first. A *CheckpointError says that nothing may be
 // swept.
 func (r *Reader) Due(ctx context.Context, service events.Service, now time.Time, limit int) ([]DueDeadline, error) {
-	if err := r.fits(ctx); err != nil {
+	if err := r.Fits(ctx); err != nil {
 		return nil, err
 	}
 	rows, err := r.q.Due(ctx, dbsqlc.DueParams{
@@ -84,7 +85,7 @@ func (r *Reader) Due(ctx context.Context, service events.Service, now time.Time,
 // Unsettled lists the sessions, of all tenants, for which a service has something
 // to do. A *CheckpointError says that nothing may be swept.
 func (r *Reader) Unsettled(ctx context.Context, service events.Service) ([]SessionKey, error) {
-	if err := r.fits(ctx); err != nil {
+	if err := r.Fits(ctx); err != nil {
 		return nil, err
 	}
 	const page = 1000

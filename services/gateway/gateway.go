@@ -83,6 +83,8 @@ type Views interface {
 	hub.Reader
 	// Checkpoint tells the log's epoch and the sequence that the views include.
 	Checkpoint(ctx context.Context) (epoch string, seq uint64, err error)
+	// Fits says whether what they include is what the log has there.
+	Fits(ctx context.Context) error
 }
 
 // Validate says what is missing.

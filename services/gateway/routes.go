@@ -151,6 +151,8 @@ func (g *Gateway) checkProjector(ctx context.Context) error {
 		return errors.New("the views are of another log: rebuild them")
 	case at > info.LastSeq:
 		return errors.New("the views are ahead of the log: it was emptied, or restored from an older copy")
+	case g.cfg.Views.Fits(ctx) != nil:
+		return errors.New("the log has something else than the views include: it was restored from an older copy, and went on")
 	case info.LastSeq-at > maxLag:
 		return fmt.Errorf("%d messages behind the log", info.LastSeq-at)
 	}
