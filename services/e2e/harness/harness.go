@@ -16,7 +16,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
+
 	"github.com/holdfast-io/holdfast/api/apiclient"
+	"github.com/holdfast-io/holdfast/events/eventlog"
 	"github.com/holdfast-io/holdfast/events/invariants"
 	"github.com/holdfast-io/holdfast/services/holdfast/cli"
 	"github.com/holdfast-io/holdfast/services/holdfast/dev"
@@ -73,11 +76,27 @@ func dataDir(t testing.TB) string {
 // Begin starts the program on the data that it had.
 func (h *Holdfast) Begin() {
 	h.t.Helper()
-	p, err := dev.Start(context.Background(), h.cfg)
-	if err != nil {
+	if err := h.BeginIn(context.Background()); err != nil {
 		h.t.Fatalf("start: %v", err)
 	}
+}
+
+// BeginIn is Begin for a program that may not start; ctx bounds its life.
+func (h *Holdfast) BeginIn(ctx context.Context) error {
+	p, err := dev.Start(ctx, h.cfg)
+	if err != nil {
+		return err
+	}
 	h.Program, h.stopped = p, false
+	return nil
+}
+
+// Offline hands the log and the views of a program that is stopped to use.
+func (h *Holdfast) Offline(use func(context.Context, eventlog.Log, *pgxpool.Pool) error) {
+	h.t.Helper()
+	if err := dev.Offline(Context(h.t), h.cfg, use); err != nil {
+		h.t.Fatalf("offline: %v", err)
+	}
 }
 
 // Stop stops the program in order; Begin starts it again on the same data.
