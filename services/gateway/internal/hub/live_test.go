@@ -250,7 +250,7 @@ func TestInbox(t *testing.T) {
 	w.append(t, testTenant, b, note("x"), note("y"))
 	count := 0
 	live := r.until("all", func(api.Frame) bool { count++; return count == 4 })
-	wantWords(t, "live", live, "n1 n2 n2 n3") //nolint:dupword // of two sessions
+	wantWords(t, "live", live, "n1 n2 n2 n3")
 	if got := []string{live[0].Session, live[1].Session, live[2].Session}; got[0] != b || got[1] != a || got[2] != b {
 		t.Errorf("sessions %v", got)
 	}

@@ -9,7 +9,6 @@ import (
 )
 
 func TestCgroupFiles(t *testing.T) {
-	//nolint:dupword // the kernel repeats itself
 	const mountinfo = `22 1 0:20 / /sys/fs/cgroup ro,nosuid - tmpfs tmpfs ro,mode=755
 23 22 0:21 / /sys/fs/cgroup/unified rw,nosuid shared:2 - cgroup2 cgroup2 rw
 24 22 0:22 / /sys/fs/cgroup/cpu,cpuacct rw,nosuid shared:3 master:1 - cgroup cgroup rw,cpu,cpuacct
