@@ -38,7 +38,7 @@ func approvalsList(o *Options) *cobra.Command {
 				params.State = appendTo(params.State, api.CallState(s))
 			}
 			r, err := c.ListApprovalsWithResponse(cmd.Context(), params)
-			list, err := answer(r, err, func() *api.ApprovalList { return r.JSON200 })
+			list, err := answer(err, func() *api.ApprovalList { return r.JSON200 })
 			if err != nil {
 				return err
 			}
@@ -60,7 +60,7 @@ func approvalTable(w io.Writer, approvals []api.Approval) {
 		if !a.Deadline.IsZero() {
 			deadline = clock(a.Deadline)
 		}
-		rows[i] = []string{a.ID, string(a.State), a.Tool, shortened(compact(json.RawMessage(a.Args)), 60), a.Requester, deadline}
+		rows[i] = []string{a.ID, string(a.State), a.Tool, shortened(compact(a.Args), 60), a.Requester, deadline}
 	}
 	table(w, []string{"APPROVAL", "STATE", "TOOL", "ARGUMENTS", "REQUESTER", "DEADLINE"}, rows)
 	fmt.Fprintln(w, "\nSee one whole: holdfast approvals show ID. Answer: holdfast approvals approve|deny ID")
@@ -95,13 +95,13 @@ func approvalsShow(o *Options) *cobra.Command {
 
 func approval(ctx context.Context, c *apiclient.ClientWithResponses, id string) (*api.Approval, error) {
 	r, err := c.GetApprovalWithResponse(ctx, id, nil)
-	return answer(r, err, func() *api.Approval { return r.JSON200 })
+	return answer(err, func() *api.Approval { return r.JSON200 })
 }
 
 // question prints a prompt: what is ours plainly, the agent's arguments whole.
 func question(w io.Writer, a api.Approval) {
 	fmt.Fprintf(w, "%s wants to run %s in session %s\n", "The agent", safe(a.Tool), a.Session)
-	for _, l := range strings.Split(pretty(json.RawMessage(a.Args)), "\n") {
+	for l := range strings.SplitSeq(pretty(a.Args), "\n") {
 		fmt.Fprintln(w, "    "+safe(l))
 	}
 	if a.Message != "" {
@@ -147,7 +147,7 @@ func approvalsDecide(o *Options, name, short string, decision api.Answer) *cobra
 			r, err := c.DecideApprovalWithResponse(cmd.Context(), args[0], nil, api.DecideApproval{
 				Decision: decision, ArgsHash: hash, Comment: comment,
 			})
-			a, err := answer(r, err, func() *api.Approval {
+			a, err := answer(err, func() *api.Approval {
 				if r.JSON201 != nil {
 					return r.JSON201
 				}

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -41,7 +40,7 @@ func Audit(o *Options) *cobra.Command {
 				params.From = &from
 			}
 			r, err := c.ListAuditWithResponse(cmd.Context(), params)
-			l, err := answer(r, err, func() *api.AuditList { return r.JSON200 })
+			l, err := answer(err, func() *api.AuditList { return r.JSON200 })
 			if err != nil {
 				return err
 			}
@@ -49,7 +48,7 @@ func Audit(o *Options) *cobra.Command {
 				rows := make([][]string, len(l.Items))
 				for i, e := range l.Items {
 					rows[i] = []string{
-						fmt.Sprint(e.Seq), clock(e.Time), e.Type, e.Actor, e.Outcome, e.Subject, shortened(compact(json.RawMessage(e.Data)), 60),
+						strconv.FormatUint(e.Seq, 10), clock(e.Time), e.Type, e.Actor, e.Outcome, e.Subject, shortened(compact(e.Data), 60),
 					}
 				}
 				table(w, []string{"SEQ", "TIME", "EVENT", "ACTOR", "OUTCOME", "SUBJECT", "DATA"}, rows)
@@ -91,18 +90,18 @@ func Replay(o *Options) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			resp, err := c.ReplaySession(cmd.Context(), args[0], params)
+			resp, err := c.ReplaySession(cmd.Context(), args[0], params) //nolint:bodyclose // Frames closes it
 			if err != nil {
 				return err
 			}
-			return print(cmd.OutOrStdout(), o, resp)
+			return printFrames(cmd.OutOrStdout(), o, resp)
 		},
 	}
 	cmd.Flags().StringVar(&speed, "speed", "max", "times as fast as it was, or max")
 	return cmd
 }
 
-func print(w io.Writer, o *Options, resp *http.Response) error {
+func printFrames(w io.Writer, o *Options, resp *http.Response) error {
 	p := &printer{w: w, json: o.Output == "json"}
 	for f, err := range apiclient.Frames(resp.Body) {
 		if err != nil {

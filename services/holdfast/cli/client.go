@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -152,20 +153,22 @@ func Explain(err error) string {
 		return err.Error()
 	}
 	p := refused.Problem
-	text := p.Title
+	var text strings.Builder
+	text.WriteString(p.Title)
 	if p.Detail != "" {
-		text += ": " + p.Detail
+		text.WriteString(": " + p.Detail)
 	}
 	if p.Winner.By != "" {
-		text += fmt.Sprintf("\n  %s said %s at %s", p.Winner.By, p.Winner.Decision, clock(p.Winner.At))
+		fmt.Fprintf(&text, "\n  %s said %s at %s", p.Winner.By, p.Winner.Decision, clock(p.Winner.At))
 	}
 	for _, f := range p.Errors {
-		text += fmt.Sprintf("\n  %s: %s", f.Pointer, f.Detail)
+		fmt.Fprintf(&text, "\n  %s: %s", f.Pointer, f.Detail)
 	}
 	if p.Phase != "" && len(p.Allowed) > 0 {
-		text += fmt.Sprintf("\n  it is %s; possible now: %v", p.Phase, p.Allowed)
+		fmt.Fprintf(&text, "\n  it is %s; possible now: %v", p.Phase, p.Allowed)
 	}
-	return text + fmt.Sprintf(" (%s)", p.Code)
+	fmt.Fprintf(&text, " (%s)", p.Code)
+	return text.String()
 }
 
 // Usage marks an error as one of how a command was typed.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strconv"
 
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/yaml"
@@ -28,7 +29,7 @@ func Runtime(o *Options) *cobra.Command {
 				return err
 			}
 			r, err := c.ApplyRuntimeWithBodyWithResponse(cmd.Context(), name, nil, "application/yaml", bytes.NewReader(body))
-			rt, err := answer(r, err, func() *api.Runtime {
+			rt, err := answer(err, func() *api.Runtime {
 				if r.JSON201 != nil {
 					return r.JSON201
 				}
@@ -51,7 +52,7 @@ func Runtime(o *Options) *cobra.Command {
 				return err
 			}
 			r, err := c.ListRuntimesWithResponse(cmd.Context(), nil)
-			l, err := answer(r, err, func() *api.RuntimeList { return r.JSON200 })
+			l, err := answer(err, func() *api.RuntimeList { return r.JSON200 })
 			if err != nil {
 				return err
 			}
@@ -60,7 +61,7 @@ func Runtime(o *Options) *cobra.Command {
 				for i, rt := range l.Items {
 					rows[i] = []string{
 						fmt.Sprintf("%s@%d", rt.Name, rt.Revision), string(rt.Spec.Kind), rt.Spec.Policy,
-						fmt.Sprint(rt.Spec.WarmPool.Size), rt.By, ago(rt.At),
+						strconv.Itoa(rt.Spec.WarmPool.Size), rt.By, ago(rt.At),
 					}
 				}
 				table(w, []string{"RUNTIME", "KIND", "POLICY", "WARM", "BY", "AGE"}, rows)
@@ -94,7 +95,7 @@ func Policy(o *Options) *cobra.Command {
 				return err
 			}
 			r, err := c.ApplyPolicyWithBodyWithResponse(cmd.Context(), name, nil, "application/yaml", bytes.NewReader(body))
-			p, err := answer(r, err, func() *api.Policy {
+			p, err := answer(err, func() *api.Policy {
 				if r.JSON201 != nil {
 					return r.JSON201
 				}

@@ -87,7 +87,7 @@ func demo(ctx context.Context, o *Options, w io.Writer, answers bool) error {
 }
 
 func created(r *apiclient.CreateSessionResponse, err error) (*api.Session, error) {
-	return answer(r, err, func() *api.Session {
+	return answer(err, func() *api.Session {
 		if r.JSON201 != nil {
 			return r.JSON201
 		}
@@ -103,7 +103,7 @@ func pending(ctx context.Context, c *apiclient.ClientWithResponses, session stri
 		r, err := c.ListApprovalsWithResponse(ctx, &api.ListApprovalsParams{
 			Session: &session, State: &[]api.CallState{api.CallStatePending},
 		})
-		l, err := answer(r, err, func() *api.ApprovalList { return r.JSON200 })
+		l, err := answer(err, func() *api.ApprovalList { return r.JSON200 })
 		if err != nil {
 			return nil, err
 		}

@@ -86,7 +86,7 @@ func encode(v any, indent, otherwise string) string {
 	enc := json.NewEncoder(&out)
 	enc.SetEscapeHTML(false)
 	enc.SetIndent("", indent)
-	if enc.Encode(v) != nil {
+	if err := enc.Encode(v); err != nil {
 		return otherwise
 	}
 	return strings.TrimSuffix(out.String(), "\n")

@@ -3,6 +3,7 @@ package cli
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -22,12 +23,12 @@ func Session(o *Options) *cobra.Command {
 		move(o, "suspend", "Put a session's sandbox away, keeping its workspace",
 			func(ctx context.Context, c *apiclient.ClientWithResponses, id string) (*api.Session, error) {
 				r, err := c.SuspendSessionWithResponse(ctx, id, nil)
-				return answer(r, err, func() *api.Session { return r.JSON202 })
+				return answer(err, func() *api.Session { return r.JSON202 })
 			}),
 		move(o, "resume", "Give a suspended session its sandbox back",
 			func(ctx context.Context, c *apiclient.ClientWithResponses, id string) (*api.Session, error) {
 				r, err := c.ResumeSessionWithResponse(ctx, id, nil)
-				return answer(r, err, func() *api.Session { return r.JSON202 })
+				return answer(err, func() *api.Session { return r.JSON202 })
 			}),
 	)
 	return cmd
@@ -35,13 +36,13 @@ func Session(o *Options) *cobra.Command {
 
 // answer unwraps a generated answer: the client has made an error of every
 // refusal, so what is left has a body.
-func answer[R, T any](r *R, err error, body func() *T) (*T, error) {
+func answer[T any](err error, body func() *T) (*T, error) {
 	if err != nil {
 		return nil, err
 	}
 	b := body()
 	if b == nil {
-		return nil, fmt.Errorf("the server's answer has no body that this version knows")
+		return nil, errors.New("the server's answer has no body that this version knows")
 	}
 	return b, nil
 }
@@ -67,7 +68,7 @@ func sessionCreate(o *Options) *cobra.Command {
 				params.Prefer = &prefer
 			}
 			r, err := c.CreateSessionWithResponse(cmd.Context(), params, api.CreateSession{Runtime: args[0], Message: message, Labels: labels})
-			s, err := answer(r, err, func() *api.Session {
+			s, err := answer(err, func() *api.Session {
 				if r.JSON201 != nil {
 					return r.JSON201
 				}
@@ -107,7 +108,7 @@ func sessionList(o *Options) *cobra.Command {
 				params.Label = appendTo(params.Label, l)
 			}
 			r, err := c.ListSessionsWithResponse(cmd.Context(), params)
-			list, err := answer(r, err, func() *api.SessionList { return r.JSON200 })
+			list, err := answer(err, func() *api.SessionList { return r.JSON200 })
 			if err != nil {
 				return err
 			}
@@ -164,7 +165,7 @@ func sessionShow(o *Options) *cobra.Command {
 				params.AsOf = &asOf
 			}
 			r, err := c.GetSessionWithResponse(cmd.Context(), args[0], params)
-			s, err := answer(r, err, func() *api.Session { return r.JSON200 })
+			s, err := answer(err, func() *api.Session { return r.JSON200 })
 			if err != nil {
 				return err
 			}
@@ -223,7 +224,7 @@ func sessionSend(o *Options) *cobra.Command {
 				content = strings.TrimRight(string(raw), "\n")
 			}
 			r, err := c.SendMessageWithResponse(cmd.Context(), args[0], nil, api.SendMessage{Content: content, WhenBusy: api.WhenBusy(busy)})
-			m, err := answer(r, err, func() *api.MessageAccepted { return r.JSON202 })
+			m, err := answer(err, func() *api.MessageAccepted { return r.JSON202 })
 			if err != nil {
 				return err
 			}
@@ -251,7 +252,7 @@ func sessionTerminate(o *Options) *cobra.Command {
 				return err
 			}
 			r, err := c.TerminateSessionWithResponse(cmd.Context(), args[0], nil, api.TerminateSession{Reason: reason})
-			s, err := answer(r, err, func() *api.Session { return r.JSON202 })
+			s, err := answer(err, func() *api.Session { return r.JSON202 })
 			if err != nil {
 				return err
 			}
@@ -270,12 +271,12 @@ func sessionCancel(o *Options) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			run := ""
+			var run string
 			if len(args) == 2 {
 				run = args[1]
 			} else {
 				r, err := c.GetSessionWithResponse(cmd.Context(), args[0], nil)
-				s, err := answer(r, err, func() *api.Session { return r.JSON200 })
+				s, err := answer(err, func() *api.Session { return r.JSON200 })
 				if err != nil {
 					return err
 				}
@@ -284,7 +285,7 @@ func sessionCancel(o *Options) *cobra.Command {
 				}
 			}
 			r, err := c.CancelRunWithResponse(cmd.Context(), args[0], run, nil)
-			s, err := answer(r, err, func() *api.Session { return r.JSON202 })
+			s, err := answer(err, func() *api.Session { return r.JSON202 })
 			if err != nil {
 				return err
 			}

@@ -152,7 +152,7 @@ type printer struct {
 
 func (p *printer) frame(f api.Frame) {
 	if p.json {
-		_ = json.NewEncoder(p.w).Encode(f)
+		_ = json.NewEncoder(p.w).Encode(f) //nolint:errchkjson // it came as JSON; whoever closes the pipe wants no more
 		return
 	}
 	switch f.Kind {
@@ -167,7 +167,7 @@ func (p *printer) frame(f api.Frame) {
 	}
 }
 
-func (p *printer) line(format string, args ...any) {
+func (p *printer) linef(format string, args ...any) {
 	if p.open {
 		fmt.Fprintln(p.w)
 		p.open = false
@@ -193,7 +193,7 @@ func (p *printer) agui(f api.Frame) {
 			fmt.Fprint(p.w, text)
 			p.open = !strings.HasSuffix(text, "\n")
 		case "RUN_ERROR":
-			p.line("  agent error: %s", safe(e.Message))
+			p.linef("  agent error: %s", safe(e.Message))
 		}
 	}
 }
@@ -211,10 +211,10 @@ func (p *printer) prompt(f api.Frame) {
 		if a.Decision.Reason != "" {
 			by += fmt.Sprintf(" (%q)", safe(a.Decision.Reason))
 		}
-		p.line("%s ● %s%s: %s %s", clock(f.Time), a.State, by, safe(a.Tool), shortened(compact(json.RawMessage(a.Args)), 100))
+		p.linef("%s ● %s%s: %s %s", clock(f.Time), a.State, by, safe(a.Tool), shortened(compact(a.Args), 100))
 		return
 	}
-	p.line("%s ? a person is asked:", clock(f.Time))
+	p.linef("%s ? a person is asked:", clock(f.Time))
 	question(p.w, a)
 	fmt.Fprintf(p.w, "  answer     holdfast approvals approve %s   or   deny %s -c 'why'\n", a.ID, a.ID)
 }
@@ -234,16 +234,23 @@ func (p *printer) event(f api.Frame) {
 	if p.inbox {
 		session = f.Session + " "
 	}
-	p.line("%s · %s%s%s", clock(f.Time), session, e.Type, detail(e))
+	p.linef("%s · %s%s%s", clock(f.Time), session, e.Type, detail(e))
 }
 
 // detail is what of an event's payload fits behind its name.
 func detail(e api.Event) string {
 	var v struct {
-		Cause, Outcome, Path, Isolation, Decision, Rule, Reason, Code, By, Detail string
-		Generation                                                                uint64
-		ExitCode                                                                  *int
-		Content                                                                   json.RawMessage
+		Cause     string          `json:"cause"`
+		Outcome   string          `json:"outcome"`
+		Path      string          `json:"path"`
+		Isolation string          `json:"isolation"`
+		Decision  string          `json:"decision"`
+		Rule      string          `json:"rule"`
+		Reason    string          `json:"reason"`
+		Code      string          `json:"code"`
+		Detail    string          `json:"detail"`
+		ExitCode  *int            `json:"exitCode"`
+		Content   json.RawMessage `json:"content"`
 	}
 	if json.Unmarshal(e.Data, &v) != nil {
 		return ""
@@ -278,12 +285,15 @@ func detail(e api.Event) string {
 }
 
 func (p *printer) control(f api.Frame) {
-	var c struct{ Type, Reason string }
+	var c struct {
+		Type   string `json:"type"`
+		Reason string `json:"reason"`
+	}
 	if json.Unmarshal(f.Data, &c) != nil {
 		return
 	}
 	if c.Type == "gap" {
-		p.line("%s … a part is missing here: %s", clock(f.Time), safe(c.Reason))
+		p.linef("%s … a part is missing here: %s", clock(f.Time), safe(c.Reason))
 	}
 }
 

@@ -75,7 +75,7 @@ type AddrInUseError struct{ Addr string }
 
 // Error names the way out.
 func (e *AddrInUseError) Error() string {
-	return fmt.Sprintf("%s is in use: stop what listens there, or name another with --addr (such as 127.0.0.1:0 for any free port)", e.Addr)
+	return e.Addr + " is in use: stop what listens there, or name another with --addr (such as 127.0.0.1:0 for any free port)"
 }
 
 // Start starts everything and returns when all parts work. What it started ends

@@ -3,6 +3,7 @@ package operate
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -43,7 +44,7 @@ func Doctor(o *cli.Options) *cobra.Command {
 			}
 			for _, f := range found {
 				if !f.OK {
-					return fmt.Errorf("not everything is well")
+					return errors.New("not everything is well")
 				}
 			}
 			return nil

@@ -32,7 +32,7 @@ const (
 	// EnvKeyFile is the file with the key that signs for sandboxes.
 	EnvKeyFile = "HOLDFAST_KEY_FILE"
 	// EnvTokensFile is the people's tokens.
-	EnvTokensFile = "HOLDFAST_TOKENS_FILE" //nolint:gosec // a variable's name
+	EnvTokensFile = "HOLDFAST_TOKENS_FILE"
 )
 
 // Serve is `holdfast serve SERVICE`.

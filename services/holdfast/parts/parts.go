@@ -225,7 +225,7 @@ func (e Env) RunGateway(ctx context.Context) error {
 	if e.Metrics != nil {
 		registry = e.Metrics.Registry
 	}
-	g, err := gateway.New(gateway.Config{
+	g, err := gateway.New(gateway.Config{ //nolint:contextcheck // it starts nothing; what Run starts ends with ctx
 		Metrics: registry,
 		NC:      b.nc, Log: b.log, Output: b.output, Epoch: b.epoch, Views: b.reader, TokensFile: e.Gateway.TokensFile,
 		SandboxKey: public, Listener: e.Gateway.Listener, AgentListener: e.Gateway.Agents, Console: console.Files(),
