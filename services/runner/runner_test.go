@@ -46,7 +46,6 @@ func (views) Unsettled(context.Context, events.Service) ([]reactor.Key, error) {
 type world struct {
 	t        *testing.T
 	nats     *brokertest.Server
-	wg       sync.WaitGroup
 	goOn     chan struct{}
 	cancel   chan struct{}
 	once     sync.Once
@@ -114,7 +113,7 @@ func (w *world) spool(rw http.ResponseWriter, r *http.Request) {
 		`{"type":"RUN_STARTED"}`, `{"type":"TEXT_MESSAGE_START","messageId":"a-1"}`,
 		`{"type":"TEXT_MESSAGE_CONTENT","messageId":"a-1","delta":"hi"}`, `{"type":"TEXT_MESSAGE_END","messageId":"a-1"}`,
 	} {
-		_ = enc.Encode(sandboxapi.SpoolLine{K: uint64(k + 1), Event: json.RawMessage(e)}) //nolint:gosec // an index
+		_ = enc.Encode(sandboxapi.SpoolLine{K: uint64(k + 1), Event: json.RawMessage(e)})
 	}
 	_ = http.NewResponseController(rw).Flush()
 	outcome := "success"

@@ -192,7 +192,7 @@ func (a *App) attend(ctx context.Context, key reactor.Key, l look) error {
 	if l.run.Instance != a.instance {
 		return a.inherit(ctx, key, l)
 	}
-	a.startDriving(key, l)
+	a.startDriving(key, l) //nolint:contextcheck // the driver outlives the step that starts it: it ends with the service
 	return nil
 }
 

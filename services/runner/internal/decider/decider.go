@@ -18,7 +18,9 @@ import (
 // ErrNotMine says that the run is over or driven by another instance.
 var ErrNotMine = errors.New("the run is not this instance's")
 
-type decide = func(*session.State, time.Time) ([]events.Record, error)
+// Decide is a step that waits for a state of the session and the time: it gives
+// the events to append, none where there is nothing to do, or refuses.
+type Decide = func(*session.State, time.Time) ([]events.Record, error)
 
 func records(payloads ...session.Payload) ([]events.Record, error) {
 	return session.Records(events.ServiceRunner, payloads...)
@@ -31,7 +33,7 @@ func records(payloads ...session.Payload) ([]events.Record, error) {
 //   - the sandbox that the open run was started in is gone: the run failed;
 //   - a message wants the run before it cancelled;
 //   - a run is due and the sandbox is ready: it starts, a continuation first.
-func Settle(instance string) decide {
+func Settle(instance string) Decide {
 	return func(s *session.State, _ time.Time) ([]events.Record, error) {
 		switch {
 		case !s.Exists() || s.Ended:
@@ -119,7 +121,7 @@ func next(s *session.State, instance string) session.RunStarted {
 }
 
 // TakeOver gives an open run of an instance that is gone to this one.
-func TakeOver(run, from, instance string) decide {
+func TakeOver(run, from, instance string) Decide {
 	return func(s *session.State, _ time.Time) ([]events.Record, error) {
 		if s.Run == nil || s.Run.ID != run || s.Run.Instance != from {
 			return nil, nil // somebody else was faster
@@ -137,7 +139,7 @@ func mine(s *session.State, run, instance string) error {
 }
 
 // Record keeps a completed message, once.
-func Record(instance string, m session.RunMessageRecorded) decide {
+func Record(instance string, m session.RunMessageRecorded) Decide {
 	return func(s *session.State, _ time.Time) ([]events.Record, error) {
 		if err := mine(s, m.RunID, instance); err != nil {
 			return nil, err
@@ -151,7 +153,7 @@ func Record(instance string, m session.RunMessageRecorded) decide {
 
 // Interrupt parks the run on its calls. An interrupt that names no call of the
 // session is a broken protocol: nobody could answer it.
-func Interrupt(instance string, p session.RunInterrupted) decide {
+func Interrupt(instance string, p session.RunInterrupted) Decide {
 	return func(s *session.State, _ time.Time) ([]events.Record, error) {
 		if err := mine(s, p.RunID, instance); err != nil {
 			return nil, err
@@ -177,7 +179,7 @@ func Interrupt(instance string, p session.RunInterrupted) decide {
 }
 
 // Finish ends the run.
-func Finish(instance string, p session.RunFinished) decide {
+func Finish(instance string, p session.RunFinished) Decide {
 	return func(s *session.State, _ time.Time) ([]events.Record, error) {
 		if err := mine(s, p.RunID, instance); err != nil {
 			return nil, err
@@ -187,7 +189,7 @@ func Finish(instance string, p session.RunFinished) decide {
 }
 
 // Fail ends the run for a reason.
-func Fail(instance string, p session.RunFailed) decide {
+func Fail(instance string, p session.RunFailed) Decide {
 	return func(s *session.State, _ time.Time) ([]events.Record, error) {
 		if err := mine(s, p.RunID, instance); err != nil {
 			return nil, err
@@ -198,7 +200,7 @@ func Fail(instance string, p session.RunFailed) decide {
 
 // Cancel is a client's wish: an open run is asked to stop, a queued or parked one
 // is over at once.
-func Cancel(run string) decide {
+func Cancel(run string) Decide {
 	return func(s *session.State, _ time.Time) ([]events.Record, error) {
 		state, known := s.RunIDs[run]
 		switch {

@@ -2,15 +2,11 @@ package decider_test
 
 import (
 	"testing"
-	"time"
 
-	"github.com/holdfast-io/holdfast/events"
 	"github.com/holdfast-io/holdfast/events/session"
 	given "github.com/holdfast-io/holdfast/services/internal/decidertest"
 	"github.com/holdfast-io/holdfast/services/runner/internal/decider"
 )
-
-type decide = func(*session.State, time.Time) ([]events.Record, error)
 
 // queue gives a past in which messages wait; the last wants what is before it
 // cancelled.
@@ -108,7 +104,7 @@ func TestStepsAreTheInstances(t *testing.T) {
 	over := asked.And(session.RunFinished{RunID: "r-1"})
 	for name, tc := range map[string]struct {
 		past   given.Past
-		decide decide
+		decide decider.Decide
 		want   string
 	}{
 		"record":                         {asked, decider.Record("i-1", recorded), "run.message-recorded"},

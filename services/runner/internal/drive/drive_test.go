@@ -117,7 +117,7 @@ func (s *sandbox) spool(w http.ResponseWriter, r *http.Request) {
 			panic(http.ErrAbortHandler)
 		}
 		if k >= from {
-			_ = enc.Encode(sandboxapi.SpoolLine{K: uint64(k), Event: json.RawMessage(e)}) //nolint:gosec // an index
+			_ = enc.Encode(sandboxapi.SpoolLine{K: uint64(k), Event: json.RawMessage(e)})
 		}
 	}
 	if hang {
@@ -156,7 +156,7 @@ func newWorld(t *testing.T) *world {
 		if err != nil {
 			t.Fatal(err)
 		}
-		seq := uint64(i + 1) //nolint:gosec // an index
+		seq := uint64(i + 1)
 		prev := seq
 		if i == 0 {
 			prev = 0
@@ -283,7 +283,7 @@ func (w *world) seen() (all []string) {
 	}
 	err = w.out.Tail(w.t.Context(), 1, func(m output.Message) error {
 		for i, e := range m.Batch.Events {
-			k := int(m.Batch.FirstK) + i //nolint:gosec // small
+			k := int(m.Batch.FirstK) + i
 			switch {
 			case k <= len(all):
 				if all[k-1] != string(e) {
@@ -320,7 +320,7 @@ func (w *world) check() {
 			messages = append(messages, string(p.Message))
 		case session.RunFinished:
 			ends++
-			if p.Outcome != "success" || int(p.LastK) != len(said) || string(p.State) != `{"step":1,"done":true}` { //nolint:gosec // small
+			if p.Outcome != "success" || int(p.LastK) != len(said) || string(p.State) != `{"step":1,"done":true}` {
 				w.t.Errorf("%+v, state %s", p, p.State)
 			}
 		default:

@@ -69,7 +69,9 @@ func Plan(s *session.State) Action {
 	return Nothing
 }
 
-type decide = func(*session.State, time.Time) ([]events.Record, error)
+// Decide is a step that waits for a state of the session and the time: it gives
+// the events to append, none where there is nothing to do, or refuses.
+type Decide = func(*session.State, time.Time) ([]events.Record, error)
 
 func records(payloads ...session.Payload) ([]events.Record, error) {
 	return session.Records(events.ServiceWorkload, payloads...)
@@ -77,7 +79,7 @@ func records(payloads ...session.Payload) ([]events.Record, error) {
 
 // at wraps a step that holds only while Plan still gives the same action for the
 // same generation.
-func at(action Action, generation uint64, payload func(now time.Time) session.Payload) decide {
+func at(action Action, generation uint64, payload func(now time.Time) session.Payload) Decide {
 	return func(s *session.State, now time.Time) ([]events.Record, error) {
 		if Plan(s) != action || s.Workload.Generation != generation {
 			return nil, ErrOvertaken
@@ -96,7 +98,7 @@ func RequestNext(s *session.State, now time.Time) ([]events.Record, error) {
 
 // Claimed records the sandbox that the driver gave: the generation's first, or a
 // new incarnation where the claimed one died on its way.
-func Claimed(p session.Claimed) decide {
+func Claimed(p session.Claimed) Decide {
 	return func(s *session.State, _ time.Time) ([]events.Record, error) {
 		switch a := Plan(s); {
 		case s.Workload.Generation != p.Generation, a != Claim && a != Ready:
@@ -109,7 +111,7 @@ func Claimed(p session.Claimed) decide {
 }
 
 // BecameReady records that the entrypoint of the claimed sandbox answered.
-func BecameReady(p session.Ready) decide {
+func BecameReady(p session.Ready) Decide {
 	return func(s *session.State, _ time.Time) ([]events.Record, error) {
 		if Plan(s) != Ready || s.Workload.Generation != p.Generation || s.Workload.PodUID != p.PodUID {
 			return nil, ErrOvertaken
@@ -119,23 +121,23 @@ func BecameReady(p session.Ready) decide {
 }
 
 // Resumed records that a suspended sandbox answers again.
-func Resumed(p session.Resumed) decide {
+func Resumed(p session.Resumed) Decide {
 	return at(Resume, p.Generation, func(time.Time) session.Payload { return p })
 }
 
 // Suspended records that the processes are gone. It is a fact once the driver has
 // done it, so it stands also where the session wants a resume by now.
-func Suspended(generation uint64) decide {
+func Suspended(generation uint64) Decide {
 	return at(Suspend, generation, func(time.Time) session.Payload { return session.Suspended{Generation: generation} })
 }
 
 // Released records that nothing is left.
-func Released(generation uint64) decide {
+func Released(generation uint64) Decide {
 	return at(Release, generation, func(time.Time) session.Payload { return session.Released{Generation: generation} })
 }
 
 // Failed records that a claim came to nothing.
-func Failed(p session.Failed) decide {
+func Failed(p session.Failed) Decide {
 	return func(s *session.State, _ time.Time) ([]events.Record, error) {
 		if a := Plan(s); (a != Claim && a != Ready) || s.Workload.Generation != p.Generation {
 			return nil, ErrOvertaken
@@ -148,7 +150,7 @@ func Failed(p session.Failed) decide {
 // the session knows it), or one whose resume came to nothing (podUID empty). One
 // that died on its way to ready is claimed again until the claim's deadline, so
 // nothing is said of it.
-func Lost(p session.Lost) decide {
+func Lost(p session.Lost) Decide {
 	return func(s *session.State, _ time.Time) ([]events.Record, error) {
 		w := s.Workload
 		if s.Ending || s.Ended || w.Generation != p.Generation || w.PodUID != p.PodUID {
@@ -176,7 +178,7 @@ const (
 
 // Due decides the claim deadline; it is checked here again. A resume that came to
 // nothing is a loss; kept says whether the workspace outlives it.
-func Due(kept bool) decide {
+func Due(kept bool) Decide {
 	return func(s *session.State, now time.Time) ([]events.Record, error) {
 		at, ok := s.ClaimAt()
 		if !ok || s.Ending || s.Ended || at.After(now) {

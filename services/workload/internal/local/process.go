@@ -56,23 +56,19 @@ func channels(socket string) (control *net.UnixConn, inherited []*os.File, err e
 	}
 	ours, theirs := os.NewFile(uintptr(fds[0]), "control"), os.NewFile(uintptr(fds[1]), "control")
 	defer ours.Close()
-	inherited = []*os.File{theirs}
 	conn, err := net.FileConn(ours)
 	if err != nil {
-		closeAll(inherited)
-		return nil, nil, fmt.Errorf("control channel: %w", err)
+		return nil, nil, errors.Join(fmt.Errorf("control channel: %w", err), theirs.Close())
 	}
 	control, ok := conn.(*net.UnixConn)
 	if !ok {
-		closeAll(inherited)
-		return nil, nil, errors.Join(fmt.Errorf("control channel: a %T", conn), conn.Close())
+		return nil, nil, errors.Join(fmt.Errorf("control channel: a %T", conn), conn.Close(), theirs.Close())
 	}
 	listener, err := listenSocket(socket)
 	if err != nil {
-		closeAll(inherited)
-		return nil, nil, errors.Join(err, control.Close())
+		return nil, nil, errors.Join(err, control.Close(), theirs.Close())
 	}
-	return control, append(inherited, listener), nil
+	return control, []*os.File{theirs, listener}, nil
 }
 
 // listenSocket makes the endpoint, for this user only.

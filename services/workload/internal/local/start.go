@@ -108,11 +108,11 @@ func (d *Driver) gid(r record) int {
 
 // jailSpec says what the sandbox's file system is made of.
 func (d *Driver) jailSpec(r record, spec driver.RuntimeSpec) sandboxapi.JailSpec {
-	mounts := []sandboxapi.JailMount{
-		{Source: d.binary, Target: sandboxapi.JailBinary, ReadOnly: true, File: true},
-		{Source: d.paths.spool(r.SandboxUID), Target: sandboxapi.JailSpool},
-		{Source: filepath.Dir(d.cfg.AgentSocket), Target: sandboxapi.JailUpstream, ReadOnly: true},
-	}
+	mounts := append(make([]sandboxapi.JailMount, 0, 4+len(d.cfg.SharePaths)),
+		sandboxapi.JailMount{Source: d.binary, Target: sandboxapi.JailBinary, ReadOnly: true, File: true},
+		sandboxapi.JailMount{Source: d.paths.spool(r.SandboxUID), Target: sandboxapi.JailSpool},
+		sandboxapi.JailMount{Source: filepath.Dir(d.cfg.AgentSocket), Target: sandboxapi.JailUpstream, ReadOnly: true},
+	)
 	for _, p := range d.cfg.SharePaths {
 		mounts = append(mounts, sandboxapi.JailMount{Source: p, Target: p, ReadOnly: true})
 	}

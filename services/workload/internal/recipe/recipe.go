@@ -5,6 +5,7 @@ package recipe
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -86,12 +87,9 @@ func (c *checker) wrong(pointer, detail string, args ...any) {
 }
 
 func (c *checker) oneOf(pointer, value string, allowed ...string) {
-	for _, a := range allowed {
-		if value == a {
-			return
-		}
+	if !slices.Contains(allowed, value) {
+		c.wrong(pointer, "has to be one of %s", strings.Join(allowed, ", "))
 	}
-	c.wrong(pointer, "has to be one of %s", strings.Join(allowed, ", "))
 }
 
 var (
