@@ -5,12 +5,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -222,9 +224,7 @@ func input(runID, message string, extra map[string]any) sandboxapi.RunRequest {
 		"messages": []any{map[string]any{"id": "m1", "role": "user", "content": message}},
 		"tools":    []any{}, "context": []any{}, "forwardedProps": map[string]any{},
 	}
-	for k, v := range extra {
-		in[k] = v
-	}
+	maps.Copy(in, extra)
 	return sandboxapi.RunRequest{RunID: runID, Input: agui.Encode(in)}
 }
 
@@ -290,9 +290,9 @@ func (tr transcript) text() string {
 
 // state is the last snapshot.
 func (tr transcript) state() json.RawMessage {
-	for i := len(tr.events) - 1; i >= 0; i-- {
-		if tr.events[i].Type == agui.TypeStateSnapshot {
-			return tr.events[i].Snapshot
+	for _, e := range slices.Backward(tr.events) {
+		if e.Type == agui.TypeStateSnapshot {
+			return e.Snapshot
 		}
 	}
 	return nil

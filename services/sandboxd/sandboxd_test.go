@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -22,8 +23,7 @@ import (
 )
 
 func code(err error) string {
-	var p *sandboxapi.Problem
-	if errors.As(err, &p) {
+	if p, ok := errors.AsType[*sandboxapi.Problem](err); ok {
 		return p.Code
 	}
 	return ""
@@ -137,9 +137,7 @@ func TestParkedRunGoesOnWhereItWas(t *testing.T) {
 			}
 
 			resume := map[string]any{"interruptId": question.ID}
-			for k, v := range tc.resume {
-				resume[k] = v
-			}
+			maps.Copy(resume, tc.resume)
 			// The sandbox may be another one by then.
 			p2 := startSandbox(t, workspace, "shell-agent")
 			c2 := p2.bound()
@@ -392,9 +390,7 @@ func TestInvoke(t *testing.T) {
 		t.Helper()
 		req, err := http.NewRequestWithContext(deadline(t), method, "http://any"+target, strings.NewReader(body))
 		must(t, err)
-		for k, v := range header {
-			req.Header[k] = v
-		}
+		maps.Copy(req.Header, header)
 		resp, err := c.InvokeTransport().RoundTrip(req)
 		must(t, err)
 		raw, err := io.ReadAll(resp.Body)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"strings"
 )
 
 // The event types that Holdfast itself reads or writes.
@@ -116,12 +117,13 @@ func (m Message) Text() (string, error) {
 	if err := json.Unmarshal(m.Content, &parts); err != nil {
 		return "", fmt.Errorf("content of message %.64q: %w", m.ID, err)
 	}
+	var text strings.Builder
 	for _, p := range parts {
 		if p.Type == "text" {
-			plain += p.Text
+			text.WriteString(p.Text)
 		}
 	}
-	return plain, nil
+	return text.String(), nil
 }
 
 // RunStarted makes the event that opens a run.

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"unicode/utf8"
 )
 
@@ -217,9 +218,9 @@ func (o *Order) position(s span) int {
 // all that is open, innermost first, so that what viewers got stays well-formed.
 func (o *Order) Abandon() [][]byte {
 	var events [][]byte
-	for i := len(o.open) - 1; i >= 0; i-- {
-		c := closers[o.open[i].kind]
-		events = append(events, Encode(map[string]string{"type": c[0], c[1]: o.open[i].id}))
+	for _, s := range slices.Backward(o.open) {
+		c := closers[s.kind]
+		events = append(events, Encode(map[string]string{"type": c[0], c[1]: s.id}))
 	}
 	o.open = nil
 	return events

@@ -147,8 +147,7 @@ func (d *Driver) listen(r *run, body io.Reader) result {
 
 // explain says why a conversation broke off.
 func explain(err error, target Target) error {
-	var f *fault
-	if errors.As(err, &f) {
+	if f, ok := errors.AsType[*fault](err); ok {
 		return f
 	}
 	timer := time.NewTimer(exitWait)

@@ -282,7 +282,11 @@ func (e *Entrypoint) port() (int, error) {
 	if err != nil {
 		return 0, fmt.Errorf("find a free port: %w", err)
 	}
-	return l.Addr().(*net.TCPAddr).Port, l.Close()
+	addr, ok := l.Addr().(*net.TCPAddr)
+	if !ok {
+		return 0, errors.Join(fmt.Errorf("find a free port: its address is a %T", l.Addr()), l.Close())
+	}
+	return addr.Port, l.Close()
 }
 
 func (e *Entrypoint) answer(inc *Incarnation) {

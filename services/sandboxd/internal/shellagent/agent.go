@@ -4,7 +4,7 @@
 // says plainly what was not run:
 //
 //	                       ┌ deny ──────────────────────────────▶ said, next line
-//	line ─▶ propose ───────┼ allow ─▶ start ─▶ run ─▶ result ───▶ next line
+//	a line ─▶ propose ─────┼ allow ─▶ start ─▶ run ─▶ result ───▶ next line
 //	                       │            └ refused ──────────────▶ said, next line
 //	                       └ a person must answer ─▶ STATE_SNAPSHOT, interrupt
 //	                                                     │

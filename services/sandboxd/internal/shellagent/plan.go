@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -95,8 +96,7 @@ func newPlan(in agui.RunInput) (plan, *answer, error) {
 // freshPlan makes each line of the last user message a command.
 func freshPlan(in agui.RunInput) (plan, error) {
 	p := plan{Run: in.RunID}
-	for i := len(in.Messages) - 1; i >= 0; i-- {
-		m := in.Messages[i]
+	for _, m := range slices.Backward(in.Messages) {
 		if m.Role != "user" {
 			continue
 		}

@@ -150,7 +150,7 @@ func (a *api) postRun(w http.ResponseWriter, r *http.Request) {
 	if !read(w, r, maxRunBody, &req) {
 		return
 	}
-	started, err := a.runs.Start(req)
+	started, err := a.runs.Start(req) //nolint:contextcheck // the run outlives the request that starts it
 	switch {
 	case err != nil:
 		a.runProblem(err).Write(w)

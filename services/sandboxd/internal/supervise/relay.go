@@ -77,8 +77,7 @@ func stripClaims(h http.Header) {
 }
 
 func relayFailed(w http.ResponseWriter, _ *http.Request, err error) {
-	var tooLarge *http.MaxBytesError
-	if errors.As(err, &tooLarge) {
+	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		sandboxapi.NewProblem(http.StatusRequestEntityTooLarge, sandboxapi.CodeTooLarge, err.Error()).Write(w)
 		return
 	}
