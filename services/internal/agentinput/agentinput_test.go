@@ -24,7 +24,7 @@ func thread(t *testing.T, past given.Past) *agentinput.Thread {
 		if err != nil {
 			t.Fatal(err)
 		}
-		n := uint64(i + 1) //nolint:gosec // an index
+		n := uint64(i + 1)
 		if err := th.Apply(events.Message{Subject: subject, Seq: n + 1, Envelope: events.Envelope{
 			Command: fmt.Sprint(i), Service: service, N: n, Time: given.Start, Events: records,
 		}}); err != nil {

@@ -90,7 +90,7 @@ func Given(t testing.TB, past Past) *session.State {
 		if err != nil {
 			t.Fatalf("given %s: %v", session.TypeOf(p), err)
 		}
-		n := uint64(i + 1) //nolint:gosec // an index
+		n := uint64(i + 1)
 		err = s.Apply(events.Message{Subject: subject, Seq: n + 1, Envelope: events.Envelope{
 			Command: fmt.Sprintf("given-%d", n), Actor: events.Actor{Kind: events.ActorService, ID: string(service)},
 			Service: service, N: n, Prev: s.Seq, Time: Start, Events: records,

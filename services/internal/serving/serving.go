@@ -95,7 +95,7 @@ func Run(ctx context.Context, cfg Config, parts Parts) error {
 	if parts.Requeue != nil {
 		parts.Requeue(react)
 	}
-	server, err := command.Serve(cfg.NC, parts.Service, parts.Handlers, cfg.Logger)
+	server, err := command.Serve(cfg.NC, parts.Service, parts.Handlers, cfg.Logger) //nolint:contextcheck // commands that were taken are finished after ctx: Stop ends them
 	if err != nil {
 		return fmt.Errorf("%s commands: %w", parts.Service, err)
 	}

@@ -1,6 +1,6 @@
 package verbs
 
-// The verbs of the runner service.
+// CancelRun is the runner service's only verb: to end a run before its time.
 const CancelRun = "cancel-run"
 
 // CancelRunBody is the body of CancelRun.

@@ -72,7 +72,7 @@ func (c Propose) verdict(s *session.State, now time.Time) (rules.Verdict, error)
 	v, err := c.Policy.Evaluate(rules.Call{
 		Tool: c.Tool, Args: c.Args, Isolation: s.Workload.Isolation, Now: now,
 		Session: map[string]any{"id": s.ID, "owner": s.Owner, "labels": labels},
-		Runtime: map[string]any{"name": s.Runtime.Name, "revision": int64(s.Runtime.Revision)}, //nolint:gosec // a count of events
+		Runtime: map[string]any{"name": s.Runtime.Name, "revision": int64(s.Runtime.Revision)},
 		Agent:   map[string]any{"run": c.RunID},
 		User:    map[string]any{"id": s.Run.Requester},
 	})
