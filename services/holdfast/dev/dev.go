@@ -45,7 +45,8 @@ type Config struct {
 	SyncAlways bool
 	// Logger takes what the parts say.
 	Logger *slog.Logger
-	// Progress is told of each step of the start; may be nil.
+	// Progress is told of each step of the start, when it begins (took is 0) and when
+	// it is done; may be nil.
 	Progress func(step string, took time.Duration)
 	// Version is this build's.
 	Version string
@@ -104,6 +105,7 @@ func noProgress(string, time.Duration) {}
 // step runs one step of the start and tells how long it took.
 func (p *Program) step(name string, do func() error) error {
 	begin := time.Now()
+	p.cfg.Progress(name, 0)
 	if err := do(); err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}

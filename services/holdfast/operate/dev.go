@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
 
 	"github.com/holdfast-io/holdfast/services/holdfast/cli"
 	"github.com/holdfast-io/holdfast/services/holdfast/dev"
@@ -54,9 +55,7 @@ func logger(w io.Writer, verbose bool) *slog.Logger {
 func runDev(ctx context.Context, w io.Writer, cfg dev.Config) error {
 	fmt.Fprintf(w, "Holdfast %s starts on %s\n", cfg.Version, cfg.DataDir)
 	begin := time.Now()
-	cfg.Progress = func(step string, took time.Duration) {
-		fmt.Fprintf(w, "  ✓ %-16s %s\n", step, took.Round(time.Millisecond))
-	}
+	cfg.Progress = progress(w)
 	p, err := dev.Start(ctx, cfg)
 	if err != nil {
 		return err
@@ -72,4 +71,20 @@ func runDev(ctx context.Context, w io.Writer, cfg dev.Config) error {
 	}
 	fmt.Fprintln(w, "stopped; everything accepted is kept")
 	return nil
+}
+
+// progress shows each step while it lasts, where somebody looks, and when it is done.
+func progress(w io.Writer) func(step string, took time.Duration) {
+	f, ok := w.(*os.File)
+	looked := ok && term.IsTerminal(int(f.Fd()))
+	return func(step string, took time.Duration) {
+		switch {
+		case took > 0 && looked:
+			fmt.Fprintf(w, "\r  ✓ %-16s %s\n", step, took.Round(time.Millisecond))
+		case took > 0:
+			fmt.Fprintf(w, "  ✓ %-16s %s\n", step, took.Round(time.Millisecond))
+		case looked:
+			fmt.Fprintf(w, "  … %s", step)
+		}
+	}
 }
