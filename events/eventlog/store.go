@@ -145,7 +145,9 @@ func (s *Store[A]) Execute(ctx context.Context, subject string, cmd Command, dec
 			}
 			return ours(tried, res)
 		}
-		now := s.cfg.Now().UTC().Round(0) // as it is read back: without a monotonic clock
+		// As it is read back, from the log and from views in Postgres: to the
+		// microsecond, without a monotonic clock.
+		now := s.cfg.Now().UTC().Truncate(time.Microsecond)
 		records, refusal := decide(e.state, now)
 		if len(records) == 0 {
 			if !fresh {

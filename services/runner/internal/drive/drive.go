@@ -203,7 +203,7 @@ func (f *follower) flush(ctx context.Context) error {
 	if len(f.batch.Events) == 0 {
 		return nil
 	}
-	f.batch.After, f.batch.Time = f.after, f.driver.Now().UTC()
+	f.batch.After, f.batch.Time = f.after, f.driver.Now().UTC().Truncate(time.Microsecond) // as events have it
 	if _, err := f.driver.Output.Publish(ctx, f.run.Tenant, f.run.Session, f.batch); err != nil {
 		return fmt.Errorf("publish output: %w", err)
 	}
