@@ -57,6 +57,7 @@ func (a *API) ListTimeline(ctx context.Context, req apiserver.ListTimelineReques
 	}
 	for _, f := range page.Frames {
 		shown := frameOf(f.Frame)
+		shown.N = f.Place.N // what an agent says stands behind an event, as in the streams
 		shown.Cursor = cursor.Session{Epoch: a.cfg.Epoch, N: f.Place.N, Out: max(f.Place.Out, page.OutputGone)}.String()
 		out.Items = append(out.Items, shown)
 	}
