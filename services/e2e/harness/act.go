@@ -18,6 +18,7 @@ func (h *Holdfast) Context() context.Context { return Context(h.t) }
 
 // Context is bounded by Patience and the test.
 func Context(t testing.TB) context.Context {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), Patience)
 	t.Cleanup(cancel)
 	return ctx

@@ -7,7 +7,6 @@ package harness
 import (
 	"context"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"os/exec"
@@ -118,6 +117,7 @@ func (h *Holdfast) Restart() {
 // In is the same program for another test: a subtest fails itself, not its parent.
 // It is for the time while the program runs; start and stop it by the parent.
 func (h *Holdfast) In(t testing.TB) *Holdfast {
+	t.Helper()
 	c := *h
 	c.t = t
 	return &c
@@ -195,8 +195,7 @@ func Sandboxd(t testing.TB) string {
 			return
 		}
 		if sandboxd.path, sandboxd.err = Build("github.com/holdfast-io/holdfast/services/sandboxd", ""); sandboxd.err == nil {
-			// Not t.Setenv, which parallel tests can't use: it is the same for all.
-			sandboxd.err = os.Setenv(envSandboxd, sandboxd.path)
+			sandboxd.err = os.Setenv(envSandboxd, sandboxd.path) //nolint:usetesting // parallel tests can't use t.Setenv: it is the same for all
 		}
 	})
 	if sandboxd.err != nil {
@@ -228,8 +227,9 @@ func Build(pkg, tag string) (string, error) {
 }
 
 func logger(t testing.TB) *slog.Logger {
+	t.Helper()
 	if os.Getenv("HOLDFAST_TEST_LOG") == "" {
-		return slog.New(slog.NewTextHandler(io.Discard, nil))
+		return slog.New(slog.DiscardHandler)
 	}
 	return slog.New(slog.NewTextHandler(writer{t}, &slog.HandlerOptions{Level: slog.LevelDebug}))
 }

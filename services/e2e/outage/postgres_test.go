@@ -40,7 +40,7 @@ func newDatabase(t *testing.T) *database {
 		t.Fatal(err)
 	}
 	// Its user has to reach the socket here: elsewhere it has a new address each time.
-	if err := os.Chmod(dir, 0o755); err != nil { //nolint:gosec // nothing secret is in it
+	if err := os.Chmod(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
 	d := &database{t: t, dir: dir}
@@ -249,10 +249,10 @@ func same(t *testing.T, h *harness.Holdfast, dsn string) {
 		t.Fatal(err)
 	}
 	defer closeLog()
-	compare(t, ctx, log, pool)
+	compare(ctx, t, log, pool)
 }
 
-func compare(t *testing.T, ctx context.Context, log eventlog.Log, pool *pgxpool.Pool) {
+func compare(ctx context.Context, t *testing.T, log eventlog.Log, pool *pgxpool.Pool) {
 	t.Helper()
 	report, err := projections.Rebuild(ctx, projections.RebuildConfig{Log: log, Pool: pool, CompareOnly: true})
 	if err != nil {

@@ -163,6 +163,7 @@ func (w *world) settle(service events.Service) {
 		if run := w.state().Run; run != nil && run.Instance != w.instance {
 			w.must(w.do(service, own(service), runnertest.TakeOver(run.ID, run.Instance, w.instance)))
 		}
+	case events.ServiceWorkload, events.ServiceInstaller: // the first works, above; the second has nothing to settle
 	}
 	if w.heard == before {
 		w.dirty[service] = false
