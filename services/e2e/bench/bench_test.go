@@ -29,7 +29,7 @@ func TestBenchmarksWork(t *testing.T) {
 	}
 	for _, b := range benchmarks {
 		t.Run(b.name, func(t *testing.T) {
-			dir, err := os.MkdirTemp("", "hf-bench-") //nolint:usetesting // sockets need a short path
+			dir, err := os.MkdirTemp("", "hf-bench-")
 			if err != nil {
 				t.Fatal(err)
 			}
