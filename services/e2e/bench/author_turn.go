@@ -195,6 +195,7 @@ func (w *writing) message(seq uint64) (events.Message, error) {
 		actor = events.Actor{Kind: events.ActorPerson, ID: p.By}
 	case session.Created, session.MessageReceived, session.Terminated, session.CallAnswerRefused:
 		actor = person
+	default: // the service's own doing
 	}
 	env := events.Envelope{
 		Command: events.HashID(events.PrefixCommand, w.subject, strconv.FormatUint(w.n, 10)), Actor: actor, Service: s.service,
