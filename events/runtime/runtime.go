@@ -5,6 +5,8 @@
 package runtime
 
 import (
+	"encoding/json"
+
 	"github.com/holdfast-io/holdfast/events"
 	"github.com/holdfast-io/holdfast/events/revisions"
 )
@@ -71,9 +73,42 @@ type EnvVar struct {
 	Value string `json:"value"`
 }
 
-// Resources bounds a sandbox. Quantities are Kubernetes' ("500m", "1Gi").
+// Resources bounds a sandbox.
 type Resources struct {
-	Limits map[string]string `json:"limits,omitempty"`
+	Limits Limits `json:"limits,omitempty"`
+}
+
+// Limits are quantities by resource, as Kubernetes writes them ("500m", "1Gi"); of
+// "pids" a count.
+type Limits map[string]string
+
+// UnmarshalJSON takes numbers too, as people write a count.
+func (l *Limits) UnmarshalJSON(raw []byte) error {
+	var written map[string]quantity
+	if err := json.Unmarshal(raw, &written); err != nil || written == nil {
+		return err
+	}
+	*l = Limits{}
+	for resource, q := range written {
+		(*l)[resource] = string(q)
+	}
+	return nil
+}
+
+// quantity is a string, or a number that is read as its digits.
+type quantity string
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (q *quantity) UnmarshalJSON(raw []byte) error {
+	var text string
+	if err := json.Unmarshal(raw, &text); err == nil {
+		*q = quantity(text)
+		return nil
+	}
+	var number json.Number
+	err := json.Unmarshal(raw, &number)
+	*q = quantity(number)
+	return err
 }
 
 // Workspace is the volume that survives suspend and resume.

@@ -1,6 +1,7 @@
 package runtime_test
 
 import (
+	"encoding/json"
 	"testing"
 	"time"
 
@@ -30,4 +31,29 @@ func TestSuite(t *testing.T) {
 			OnIdle: "suspend", OnLoss: "restart", Stateless: true, Policy: "coder", Redact: []string{"/password"},
 		},
 	})
+}
+
+// A count may be written as a number; it is kept as its digits.
+func TestLimitsAsWritten(t *testing.T) {
+	t.Parallel()
+	for written, want := range map[string]string{
+		`{"cpu":"500m","pids":256}`: `{"cpu":"500m","pids":"256"}`,
+		`{"pids":"256"}`:            `{"pids":"256"}`,
+		`{}`:                        `{}`,
+		`null`:                      `null`,
+	} {
+		var l runtime.Limits
+		if err := json.Unmarshal([]byte(written), &l); err != nil {
+			t.Errorf("%s: %v", written, err)
+		}
+		if got, err := json.Marshal(l); err != nil || string(got) != want {
+			t.Errorf("%s is kept as %s, want %s (%v)", written, got, want, err)
+		}
+	}
+	for _, wrong := range []string{`{"pids":true}`, `{"pids":[1]}`, `[]`, `"x"`} {
+		var l runtime.Limits
+		if err := json.Unmarshal([]byte(wrong), &l); err == nil {
+			t.Errorf("%s was read as %v", wrong, l)
+		}
+	}
 }
