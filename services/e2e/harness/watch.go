@@ -10,16 +10,9 @@ import (
 	"github.com/holdfast-io/holdfast/api/apiclient"
 )
 
-// Event is the data of an event frame.
-type Event struct {
-	Type    string          `json:"type"`
-	Actor   string          `json:"actor"`
-	Payload json.RawMessage `json:"data"`
-}
-
 // EventOf reads an event frame; the type is empty for any other frame.
-func EventOf(f api.Frame) Event {
-	var e Event
+func EventOf(f api.Frame) api.Event {
+	var e api.Event
 	if f.Kind == api.FrameKindEvent {
 		_ = json.Unmarshal(f.Data, &e) // what isn't an event has no type
 	}
@@ -52,7 +45,7 @@ func Follow(t testing.TB, c *apiclient.ClientWithResponses, session string, done
 		after  *string
 	)
 	for ctx.Err() == nil {
-		resp, err := c.StreamSession(ctx, session, &api.StreamSessionParams{After: after})
+		resp, err := c.StreamSession(ctx, session, &api.StreamSessionParams{After: after}) //nolint:bodyclose // Frames closes it
 		var refused *api.Error
 		if errors.As(err, &refused) && refused.Problem.Status < 500 {
 			t.Fatalf("stream: %v", err)
