@@ -45,7 +45,7 @@ func checked(name string, spec policy.Spec) (policy.Spec, error) {
 	}
 	_, err := rules.Compile(spec)
 	if invalid, ok := errors.AsType[*rules.InvalidError](err); ok {
-		p := problem.New(api.CodePolicyInvalid, invalid.Error())
+		p := problem.New(api.CodePolicyInvalid, "the policy does not compile, or fails its own tests")
 		for _, f := range invalid.Fields {
 			p = p.At(f.Pointer, f.Detail)
 		}

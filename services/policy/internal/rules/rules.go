@@ -119,13 +119,23 @@ func compileRule(expression string) (cel.Program, error) {
 	compiling.Lock()
 	defer compiling.Unlock()
 	ast, issues := env.Compile(expression)
-	if err := issues.Err(); err != nil {
-		return nil, err // names line and column and shows the place
+	if issues.Err() != nil {
+		return nil, placed(issues.Errors())
 	}
 	if ast.OutputType() != cel.BoolType {
 		return nil, errNotBool
 	}
 	return env.Program(ast, cel.EvalOptions(cel.OptOptimize), cel.CostLimit(CostLimit))
+}
+
+// placed words what is wrong with an expression, each with its line and column, as
+// in "1:9: undeclared reference to 'arg'".
+func placed(issues []*cel.Error) error {
+	all := make([]error, len(issues))
+	for i, e := range issues {
+		all[i] = fmt.Errorf("%d:%d: %s", e.Location.Line(), e.Location.Column()+1, e.Message)
+	}
+	return errors.Join(all...)
 }
 
 // Evaluate gives the verdict on a call. It is a pure function of the policy and
