@@ -117,7 +117,7 @@ func ExitCode(err error) int {
 	var (
 		refused *api.Error
 		usage   *usageError
-		dial    *net.OpError
+		network *net.OpError
 	)
 	switch {
 	case err == nil:
@@ -129,7 +129,7 @@ func ExitCode(err error) int {
 			return ExitUnreachable
 		}
 		return ExitRefused
-	case errors.Is(err, ErrNoServer), errors.As(err, &dial), errors.Is(err, context.DeadlineExceeded):
+	case errors.Is(err, ErrNoServer), errors.As(err, &network) && network.Op != "listen", errors.Is(err, context.DeadlineExceeded):
 		return ExitUnreachable
 	}
 	return ExitFailed
