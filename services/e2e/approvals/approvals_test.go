@@ -177,15 +177,22 @@ func held(t *testing.T, h *harness.Holdfast) {
 	}
 }
 
-// What was approved before everything was restarted, and what is answered
-// afterwards, goes on: with the files, in a sandbox of the next generation.
+// What was asked before everything was stopped and is answered afterwards goes on:
+// with the files, in a sandbox of the next generation. What was due while everything
+// was down is too late.
 func TestAnswerAfterRestart(t *testing.T) {
 	t.Parallel()
 	h := harness.Start(t, harness.SharedPostgres(t))
+	ruled(h, "hurried", api.Ask{Deadline: "2s"}, nil)
+	missed := h.CreateOf("alice", api.CreateSession{Runtime: "hurried", Message: "touch made"})
 	late := h.Create("alice", "touch made\nls")
 	question := h.AwaitQuestion(late.ID)
 	h.AwaitRun(late.ID, question.RunID, api.RunStateInterrupted)
-	h.Restart()
+	missedUntil := harness.One[session.CallHumanConfirmRequired](h, missed.ID).Deadline
+	h.Stop()
+	harness.Eventually(t, "the other question's deadline has passed", func() bool { return time.Now().After(missedUntil) })
+	h.Begin()
+	h.AwaitFact(missed.ID, "it expires at the start", func(f []harness.Fact) bool { return len(harness.Of[session.CallExpired](f)) == 1 })
 	h.Approve("bob", question)
 	if said := continued(h, late.ID, question.RunID); said != "$ touch made\nexit 0\n$ ls\nmade\nexit 0\n" {
 		t.Errorf("went on with %q", said)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/holdfast-io/holdfast/api"
+	"github.com/holdfast-io/holdfast/api/apiclient"
 	"github.com/holdfast-io/holdfast/events/session"
 	"github.com/holdfast-io/holdfast/services/e2e/harness"
 )
@@ -72,7 +73,15 @@ func TestDeadlineWhileDown(t *testing.T) {
 	freely(h)
 	old := h.CreateOf("alice", api.CreateSession{Runtime: free, MaxDuration: "3s"})
 	idle := h.CreateOf("alice", api.CreateSession{Runtime: free, IdleTimeout: "3s"})
-	young := h.CreateOf("alice", api.CreateSession{Runtime: free, Message: "echo kept > note"})
+	key, body := "the-same-key", api.CreateSession{Runtime: free, Message: "echo kept > note"}
+	create := func(body api.CreateSession) (*apiclient.CreateSessionResponse, error) {
+		return h.Client("alice").CreateSessionWithResponse(h.Context(), &api.CreateSessionParams{IdempotencyKey: &key}, body)
+	}
+	made, err := create(body)
+	if err != nil || made.JSON201 == nil {
+		t.Fatalf("create: %v", err)
+	}
+	young := made.JSON201
 	finished(h, young.ID, firstRun(h, young.ID))
 	h.Stop()
 	harness.Eventually(t, "the deadlines have passed", func() bool {
@@ -80,6 +89,13 @@ func TestDeadlineWhileDown(t *testing.T) {
 	})
 	h.Begin()
 	ended(t, h, old.ID, api.SessionOutcomeExpired)
+	// The same request under the same key finds what it made, another one nothing.
+	if again, err := create(body); err != nil || again.JSON200 == nil || again.JSON200.ID != young.ID {
+		t.Errorf("the same create after the restart: %+v, %v", again, err)
+	}
+	body.Message = "another"
+	_, err = create(body)
+	harness.Refused(t, err, api.CodeIdempotencyConflict)
 	// Stopping took its sandbox; so it isn't idle but lost, and has none.
 	h.AwaitPhase(idle.ID, api.SessionPhaseSuspended)
 	if said := finished(h, young.ID, h.Send("alice", young.ID, "cat note")); !strings.Contains(said, "kept\n") {

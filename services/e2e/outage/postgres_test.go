@@ -109,6 +109,7 @@ func TestPostgresStops(t *testing.T) {
 
 	h.Approve("bob", question)
 	h.AwaitFact(before.ID, "the answer's run goes on", func(f []harness.Fact) bool { return len(harness.Of[session.RunFinished](f)) == 1 })
+	h.Follow("alice", before.ID, harness.OnEvent("run.finished")) // streams begin and go on
 	suspended, ended := h.CreateOf("alice", api.CreateSession{Runtime: "free"}), h.CreateOf("alice", api.CreateSession{Runtime: "free"})
 	if _, err := h.Client("alice").SuspendSessionWithResponse(h.Context(), suspended.ID, nil); err != nil {
 		t.Fatal(err)
