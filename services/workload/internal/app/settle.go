@@ -142,6 +142,8 @@ func (a *App) becomeReady(ctx context.Context, w want) error {
 	if health == nil {
 		return nil // not yet: look at the session again
 	}
+	// An entrypoint that was waited for in several looks took all of that time.
+	took["entrypoint"] = max(took["entrypoint"], a.cfg.Now().Sub(w.claimed.Since).Milliseconds()-took["bind"])
 	maps.Copy(took, w.claimed.LayersMs)
 	return a.step(ctx, w.ref.Tenant, w.ref.Session, "ready", decider.BecameReady(session.Ready{
 		Generation: w.ref.Generation, SandboxUID: w.claimed.SandboxUID, PodUID: w.podUID, Restarts: health.restarts,
