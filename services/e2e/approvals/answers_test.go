@@ -138,7 +138,7 @@ func expired(t *testing.T, h *harness.Holdfast) {
 	ruled(h, "hurried", api.Ask{Deadline: "1s"}, nil)
 	s := h.CreateOf("alice", api.CreateSession{Runtime: "hurried", Message: "touch made\nls"})
 	h.AwaitFact(s.ID, "the question expires", func(f []harness.Fact) bool { return len(harness.Of[session.CallExpired](f)) == 1 })
-	asked := harness.One[session.CallProposed](h, s.ID)
+	asked := harness.Of[session.CallProposed](h.Facts(s.ID))[0]
 	said := continued(h, s.ID, asked.RunID)
 	if !strings.HasPrefix(said, "$ touch made\n") || strings.Contains(said, "exit 0\n$ ls\nmade") || !strings.HasSuffix(said, "$ ls\nexit 0\n") {
 		t.Errorf("went on with %q", said)

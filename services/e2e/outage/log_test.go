@@ -85,7 +85,7 @@ func refusesToStart(t *testing.T, h *harness.Holdfast, addr, why string) {
 // asleep makes a suspended session with a file, whose maximum age is soon reached.
 func asleep(t *testing.T, h *harness.Holdfast) *api.Session {
 	t.Helper()
-	s := h.CreateOf("alice", api.CreateSession{Runtime: "free", Message: "echo kept > note", MaxDuration: "5s"})
+	s := h.CreateOf("alice", api.CreateSession{Runtime: "free", Message: "echo kept > note", MaxDuration: "8s"})
 	h.Await(s.ID, "its run is over", func(s *api.Session) bool { return s.Run == "" && s.N > 10 })
 	if _, err := h.Client("alice").SuspendSessionWithResponse(h.Context(), s.ID, nil); err != nil {
 		t.Fatal(err)
