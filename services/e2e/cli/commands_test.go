@@ -38,11 +38,11 @@ func life(t *testing.T, p *place) {
 	if s.Phase != api.SessionPhaseReady || s.Owner != "user:alice" || s.Labels["team"] != "search" {
 		t.Errorf("created: %+v", s)
 	}
-	list := parse[api.SessionList](p, "session", "list", "--label", "team=search")
-	if len(list.Items) != 1 || list.Items[0].ID != s.ID {
-		t.Errorf("listed: %+v", list)
-	}
-	says(t, p.run(0, "session", "list"), "SESSION", s.ID, "shell@")
+	harness.Eventually(t, "it is listed", func() bool { // lists follow the log
+		list := parse[api.SessionList](p, "session", "list", "--label", "team=search")
+		return len(list.Items) == 1 && list.Items[0].ID == s.ID
+	})
+	says(t, p.run(0, "session", "list"), "SESSION", s.ID, "shell@1")
 	says(t, p.run(0, "session", "show", s.ID), s.ID, "ready", "team=search", s.Isolation)
 	says(t, p.run(0, "session", "send", s.ID, "-w", "echo", "hello"), "$ echo hello\nhello\nexit 0\n", "run.finished")
 	if m := parse[api.MessageAccepted](p, "session", "send", s.ID, "pwd"); m.RunID == "" {
@@ -68,6 +68,9 @@ func life(t *testing.T, p *place) {
 	if first := frames[0]; first.Kind != api.FrameKindControl || !slices.ContainsFunc(frames, harness.OnEvent("session.ended")) {
 		t.Errorf("replayed: %s", harness.Summary(frames))
 	}
+	harness.Eventually(t, "its end is in the audit", func() bool {
+		return len(parse[api.AuditList](p, "audit", "list", "--session", s.ID, "--type", "session.ended").Items) == 1
+	})
 	audit := parse[api.AuditList](p, "audit", "list", "--session", s.ID, "--type", "session.terminated", "--actor", "user:admin")
 	if len(audit.Items) != 1 || audit.Items[0].Subject != s.ID {
 		t.Errorf("audit: %+v", audit)
@@ -104,9 +107,10 @@ func questions(t *testing.T, p *place) {
 	if denied := parse[api.Approval](p, "approvals", "deny", second.ID, "--as", "bob", "-c", "keep it"); denied.State != api.CallStateDenied {
 		t.Errorf("denied: %+v", denied)
 	}
-	if of := parse[api.ApprovalList](p, "approvals", "list", "--state", "denied"); len(of.Items) != 1 || of.Items[0].Decision.Reason != "keep it" {
-		t.Errorf("denied: %+v", of)
-	}
+	harness.Eventually(t, "it is listed as denied", func() bool {
+		of := parse[api.ApprovalList](p, "approvals", "list", "--state", "denied")
+		return len(of.Items) == 1 && of.Items[0].Decision.Reason == "keep it"
+	})
 }
 
 func cancel(t *testing.T, p *place) {
@@ -150,11 +154,11 @@ entrypoints: [{name: app, port: %d, ready: /health}]
 	good := p.file("coder.yaml", fmt.Sprintf(spec, "coder", 8000))
 	says(t, p.run(0, "runtime", "apply", "-f", good), "runtime coder is at revision 1")
 	says(t, p.run(0, "runtime", "apply", "-f", good), "revision 1", "unchanged")
-	if list := parse[api.RuntimeList](p, "runtime", "list"); !slices.ContainsFunc(list.Items, func(r api.Runtime) bool {
-		return r.Name == "coder" && r.Spec.Sandbox.Resources.Limits.Pids == 64 && r.By == "user:admin"
-	}) {
-		t.Errorf("listed: %+v", list)
-	}
+	harness.Eventually(t, "it is listed", func() bool {
+		return slices.ContainsFunc(parse[api.RuntimeList](p, "runtime", "list").Items, func(r api.Runtime) bool {
+			return r.Name == "coder" && r.Spec.Sandbox.Resources.Limits.Pids == 64 && r.By == "user:admin"
+		})
+	})
 	says(t, p.run(0, "runtime", "list"), "RUNTIME", "coder@1", "shell@1")
 	says(t, p.run(3, "runtime", "apply", "-f", p.file("bad.yaml", fmt.Sprintf(spec, "bad", 7777))), "/entrypoints/0/port")
 	says(t, p.run(3, "runtime", "apply", "-f", good, "--as", "alice"), "forbidden")
