@@ -96,13 +96,31 @@ func takenOver(t *testing.T, in *installation) {
 	if next != finished.LastK+1 {
 		t.Errorf("the last k is %d, run.finished says %d", next-1, finished.LastK)
 	}
-	messages, err := in.as("alice").ListMessagesWithResponse(harness.Context(t), id, nil)
+	recordedOnce(t, in, id, run)
+}
+
+// recordedOnce wants the agent's message in the log once, and whole.
+func recordedOnce(t *testing.T, in *installation, id, run string) {
+	t.Helper()
+	ctx, alice := harness.Context(t), in.as("alice")
+	now, err := alice.GetSessionWithResponse(ctx, id, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
+	messages, err := alice.ListMessagesWithResponse(ctx, id, &api.ListMessagesParams{MinSeq: &now.JSON200.Seq})
+	if err != nil {
+		t.Fatal(err)
+	}
+	recorded := 0
 	for _, m := range messages.JSON200.Items {
-		if m.RunID == run && m.Role == "assistant" && !strings.HasSuffix(m.Content, "line-15\nexit 0\n") {
+		if m.RunID != run || m.Role != "assistant" {
+			continue
+		}
+		if recorded++; !strings.HasSuffix(m.Content, "line-15\nexit 0\n") {
 			t.Errorf("recorded as %q", m.Content)
 		}
+	}
+	if recorded != 1 {
+		t.Errorf("recorded %d times", recorded)
 	}
 }
