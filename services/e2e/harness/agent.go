@@ -9,6 +9,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/api/apiclient"
 	"github.com/holdfast-io/holdfast/services/holdfast/dev"
+	"github.com/holdfast-io/holdfast/services/internal/keyfile"
 	"github.com/holdfast-io/holdfast/services/internal/sandboxtoken"
 )
 
@@ -16,7 +17,7 @@ import (
 // listener, with the token that sandboxd holds.
 func (h *Holdfast) Agent(session string) *apiclient.ClientWithResponses {
 	h.t.Helper()
-	key, err := dev.ReadKey(filepath.Join(h.DataDir, "keys", "sandbox.pem"))
+	key, err := keyfile.Private(filepath.Join(h.DataDir, "keys", "sandbox.pem"))
 	if err != nil {
 		h.t.Fatal(err)
 	}

@@ -2,8 +2,6 @@ package processes_test
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/pem"
 	"errors"
 	"log/slog"
 	"net"
@@ -24,6 +22,7 @@ import (
 	"github.com/holdfast-io/holdfast/migrations/pgtest"
 	"github.com/holdfast-io/holdfast/services/e2e/harness"
 	"github.com/holdfast-io/holdfast/services/internal/broker"
+	"github.com/holdfast-io/holdfast/services/internal/keyfile"
 	"github.com/holdfast-io/holdfast/services/internal/tokenfile"
 )
 
@@ -58,10 +57,10 @@ func install(t *testing.T) *installation {
 	}
 	t.Cleanup(in.broker.Stop)
 	in.files()
-	if got := in.run(broker.UserInstaller, "install"); !strings.Contains(got, "installed: log ") {
+	if got := in.run(broker.UserInstaller, "install", "--key-file", in.key()); !strings.Contains(got, "installed: log ") {
 		t.Fatalf("install says %q", got)
 	}
-	if first, again := in.run(broker.UserInstaller, "install"), in.run(broker.UserInstaller, "install"); first != again {
+	if first, again := in.run(broker.UserInstaller, "install", "--key-file", in.key()), in.run(broker.UserInstaller, "install", "--key-file", in.key()); first != again {
 		t.Errorf("install again: %q, then %q", first, again)
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -92,14 +91,9 @@ func install(t *testing.T) *installation {
 	return in
 }
 
-// files writes what an operator provides: the key for sandboxes, people's tokens.
+// files writes what an operator provides: people's tokens.
 func (in *installation) files() {
 	in.t.Helper()
-	seed := make([]byte, 32)
-	rand.Read(seed)
-	if err := os.WriteFile(in.key(), pem.EncodeToMemory(&pem.Block{Type: "HOLDFAST ED25519 SEED", Bytes: seed}), 0o600); err != nil {
-		in.t.Fatal(err)
-	}
 	var people []tokenfile.Entry
 	for name, roles := range map[string][]api.Role{
 		"admin": {api.RoleAdmin, api.RoleApprover, api.RoleDeveloper, api.RoleAuditor, api.RoleOperator}, "alice": {api.RoleDeveloper}, "bob": {api.RoleApprover},
@@ -115,11 +109,19 @@ func (in *installation) key() string    { return filepath.Join(in.dir, "sandbox.
 func (in *installation) tokens() string { return filepath.Join(in.dir, "tokens.yaml") }
 func (in *installation) url() string    { return "http://" + in.addr }
 
+// keyOf is the private key for the workload service, and its public half for others.
+func (in *installation) keyOf(user broker.User) string {
+	if user == broker.UserWorkload {
+		return in.key()
+	}
+	return in.key() + keyfile.PublicSuffix
+}
+
 // env is what a process of a NATS user is given: no other's password.
 func (in *installation) env(user broker.User) []string {
 	return []string{
 		"HOLDFAST_NATS_URL=" + in.broker.URL(), broker.PasswordVariable(user) + "=" + in.broker.Password(user),
-		"HOLDFAST_POSTGRES_URL=" + in.dsn, "HOLDFAST_KEY_FILE=" + in.key(), "HOLDFAST_TOKENS_FILE=" + in.tokens(),
+		"HOLDFAST_POSTGRES_URL=" + in.dsn, "HOLDFAST_KEY_FILE=" + in.keyOf(user), "HOLDFAST_TOKENS_FILE=" + in.tokens(),
 	}
 }
 

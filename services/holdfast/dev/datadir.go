@@ -1,10 +1,7 @@
 package dev
 
 import (
-	"crypto/ed25519"
-	"crypto/rand"
 	"encoding/json"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"os"
@@ -165,37 +162,4 @@ func (d *dataDir) tokens() (string, error) {
 		entry("alice", api.RoleDeveloper),
 		entry("bob", api.RoleApprover),
 	})
-}
-
-// signingKey makes or reads what signs sandboxes' tokens.
-func (d *dataDir) signingKey() (ed25519.PrivateKey, error) {
-	path := d.in("keys", "sandbox.pem")
-	key, err := ReadKey(path)
-	if !errors.Is(err, os.ErrNotExist) {
-		return key, err
-	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return nil, err
-	}
-	_, key, err = ed25519.GenerateKey(rand.Reader)
-	if err != nil {
-		return nil, err
-	}
-	block := pem.EncodeToMemory(&pem.Block{Type: keyType, Bytes: key.Seed()})
-	return key, os.WriteFile(path, block, 0o600)
-}
-
-const keyType = "HOLDFAST ED25519 SEED"
-
-// ReadKey reads a signing key: a PEM block with the seed of an Ed25519 key.
-func ReadKey(path string) (ed25519.PrivateKey, error) {
-	raw, err := os.ReadFile(path)
-	if err != nil {
-		return nil, err
-	}
-	block, _ := pem.Decode(raw)
-	if block == nil || block.Type != keyType || len(block.Bytes) != ed25519.SeedSize {
-		return nil, fmt.Errorf("%s holds no signing key: remove it to have a new one made", path)
-	}
-	return ed25519.NewKeyFromSeed(block.Bytes), nil
 }

@@ -2,6 +2,7 @@ package dev
 
 import (
 	"context"
+	"crypto/ed25519"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -21,6 +22,7 @@ import (
 	"github.com/holdfast-io/holdfast/services/holdfast/parts"
 	"github.com/holdfast-io/holdfast/services/internal/broker"
 	"github.com/holdfast-io/holdfast/services/internal/install"
+	"github.com/holdfast-io/holdfast/services/internal/keyfile"
 	"github.com/holdfast-io/holdfast/services/internal/postgres"
 	"github.com/holdfast-io/holdfast/services/workload"
 )
@@ -262,9 +264,13 @@ func (p *Program) startPostgres(ctx context.Context, g *ground) error {
 }
 
 func (p *Program) startServices(ctx context.Context, g ground) error {
-	key, err := g.dir.signingKey()
+	key, err := keyfile.Ensure(g.dir.in("keys", "sandbox.pem"))
 	if err != nil {
 		return err
+	}
+	public, ok := key.Public().(ed25519.PublicKey)
+	if !ok {
+		return keyfile.ErrNoKey
 	}
 	made := make(chan *gateway.Gateway, 1)
 	env := parts.Env{
@@ -274,7 +280,7 @@ func (p *Program) startServices(ctx context.Context, g ground) error {
 			Isolation: p.cfg.Isolation,
 		},
 		Gateway: parts.Gateway{
-			Listener: g.listener, Agents: g.agents, TokensFile: g.tokens,
+			Listener: g.listener, Agents: g.agents, TokensFile: g.tokens, Key: public,
 			Made: func(gw *gateway.Gateway) { made <- gw },
 		},
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/holdfast-io/holdfast/services/holdfast/parts"
 	"github.com/holdfast-io/holdfast/services/internal/broker"
 	"github.com/holdfast-io/holdfast/services/internal/install"
+	"github.com/holdfast-io/holdfast/services/internal/keyfile"
 	"github.com/holdfast-io/holdfast/services/internal/postgres"
 	"github.com/holdfast-io/holdfast/services/workload"
 )
@@ -29,7 +30,8 @@ const (
 	// EnvNATSURL is the NATS server, or several, comma separated. The password of a
 	// service's user is in HOLDFAST_NATS_PASSWORD_<USER>.
 	EnvNATSURL = "HOLDFAST_NATS_URL"
-	// EnvKeyFile is the file with the key that signs for sandboxes.
+	// EnvKeyFile is the key for sandboxes: the private one for the workload service,
+	// for the gateway the public one will do.
 	EnvKeyFile = "HOLDFAST_KEY_FILE"
 	// EnvTokensFile is the people's tokens.
 	EnvTokensFile = "HOLDFAST_TOKENS_FILE"
@@ -47,7 +49,7 @@ func Serve(version string) *cobra.Command {
 		Long: "Runs one service against a NATS and a Postgres that are installed already (holdfast install).\n\n" +
 			"  HOLDFAST_NATS_URL, HOLDFAST_NATS_PASSWORD_<USER>   NATS, and the service's own password there\n" +
 			"  HOLDFAST_POSTGRES_URL                              Postgres\n" +
-			"  HOLDFAST_KEY_FILE                                  workload and gateway: the key for sandboxes\n" +
+			"  HOLDFAST_KEY_FILE                                  workload: the key for sandboxes; gateway: its public half\n" +
 			"  HOLDFAST_TOKENS_FILE                               gateway: the people's tokens",
 		Args: cobra.ExactArgs(1), ValidArgs: parts.Services(),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -89,12 +91,12 @@ func (s served) run(cmd *cobra.Command, service string, verbose bool) error {
 		Pool:    pool, Logger: log, Metrics: parts.NewMetrics(),
 		Local: workload.Local{DataDir: s.dataDir, SandboxdPath: s.sandboxd, AgentSocket: s.agentSocket, Isolation: s.isolation},
 	}
-	if service == "workload" || service == "gateway" {
-		if env.Key, err = dev.ReadKey(os.Getenv(EnvKeyFile)); err != nil {
+	switch service {
+	case "workload":
+		if env.Key, err = keyfile.Private(os.Getenv(EnvKeyFile)); err != nil {
 			return fmt.Errorf("%s: %w", EnvKeyFile, err)
 		}
-	}
-	if service == "gateway" {
+	case "gateway":
 		if err := s.listen(ctx, &env); err != nil {
 			return err
 		}
@@ -120,7 +122,11 @@ func (s served) listen(ctx context.Context, env *parts.Env) error {
 	if err != nil {
 		return errors.Join(err, l.Close())
 	}
-	env.Gateway = parts.Gateway{Listener: l, Agents: agents, TokensFile: os.Getenv(EnvTokensFile)}
+	key, err := keyfile.Public(os.Getenv(EnvKeyFile))
+	if err != nil {
+		return errors.Join(fmt.Errorf("%s: %w", EnvKeyFile, err), l.Close(), agents.Close())
+	}
+	env.Gateway = parts.Gateway{Listener: l, Agents: agents, TokensFile: os.Getenv(EnvTokensFile), Key: key}
 	return nil
 }
 
@@ -134,9 +140,15 @@ func connectNATS(ctx context.Context, u broker.User, log *slog.Logger) (*nats.Co
 
 // Install is `holdfast install`.
 func Install() *cobra.Command {
-	var replicas int
+	var (
+		replicas int
+		key      string
+	)
 	cmd := &cobra.Command{
 		Use: "install", Short: "Make the streams and consumers on NATS and the schema in Postgres; safe to repeat", Args: cobra.NoArgs,
+		Long: "Makes what services find made: streams, consumers and the log's first message, as the NATS user installer\n" +
+			"(HOLDFAST_NATS_URL, HOLDFAST_NATS_PASSWORD_INSTALLER), the schema in HOLDFAST_POSTGRES_URL, and with\n" +
+			"--key-file the key for sandboxes where there is none. What is there already stays.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, log := cmd.Context(), logger(cmd.ErrOrStderr(), false)
 			nc, err := connectNATS(ctx, broker.UserInstaller, log)
@@ -155,10 +167,16 @@ func Install() *cobra.Command {
 			if err := migrations.Up(ctx, os.Getenv(postgres.EnvURL)); err != nil {
 				return err
 			}
+			if key != "" {
+				if _, err := keyfile.Ensure(key); err != nil {
+					return err
+				}
+			}
 			_, err = fmt.Fprintf(cmd.OutOrStdout(), "installed: log %s, epoch %s\n", genesis.LogID, genesis.Epoch)
 			return err
 		},
 	}
 	cmd.Flags().IntVar(&replicas, "replicas", 1, "of the streams; 3 on a cluster")
+	cmd.Flags().StringVar(&key, "key-file", "", "make the key for sandboxes here, with its public half beside it (.pub)")
 	return cmd
 }

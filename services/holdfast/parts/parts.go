@@ -45,7 +45,7 @@ type Env struct {
 	Logger *slog.Logger
 	// Metrics are the process's; nil keeps none.
 	Metrics *Metrics
-	// Key signs for sandboxes; only the workload service needs the private half.
+	// Key signs for sandboxes; for the workload service.
 	Key ed25519.PrivateKey
 	// Local configures the local driver; for the workload service.
 	Local workload.Local
@@ -72,6 +72,8 @@ type Gateway struct {
 	Listener, Agents net.Listener
 	// TokensFile holds the people's tokens.
 	TokensFile string
+	// Key verifies what sandboxes present: the public half of Env.Key.
+	Key ed25519.PublicKey
 	// Made is told of the gateway before it serves; may be nil.
 	Made func(*gateway.Gateway)
 }
@@ -220,7 +222,6 @@ func (e Env) RunGateway(ctx context.Context) error {
 		return err
 	}
 	defer b.close()
-	public, _ := e.Key.Public().(ed25519.PublicKey)
 	var registry *prometheus.Registry
 	if e.Metrics != nil {
 		registry = e.Metrics.Registry
@@ -228,7 +229,7 @@ func (e Env) RunGateway(ctx context.Context) error {
 	g, err := gateway.New(gateway.Config{ //nolint:contextcheck // it starts nothing; what Run starts ends with ctx
 		Metrics: registry,
 		NC:      b.nc, Log: b.log, Output: b.output, Epoch: b.epoch, Views: b.reader, TokensFile: e.Gateway.TokensFile,
-		SandboxKey: public, Listener: e.Gateway.Listener, AgentListener: e.Gateway.Agents, Console: console.Files(),
+		SandboxKey: e.Gateway.Key, Listener: e.Gateway.Listener, AgentListener: e.Gateway.Agents, Console: console.Files(),
 		Logger: e.Logger.With("service", "gateway"),
 	})
 	if err != nil {
