@@ -8,11 +8,9 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/holdfast-io/holdfast/api"
+	"github.com/holdfast-io/holdfast/services/internal/dirlock"
 	"github.com/holdfast-io/holdfast/services/internal/tokenfile"
 )
 
@@ -69,9 +67,9 @@ func openDataDir(path string, reset bool) (*dataDir, error) {
 		return nil, fmt.Errorf("data directory: %w; name another with --data-dir", err)
 	}
 	d := &dataDir{path: abs, lock: lock}
-	if err := lockFile(lock); err != nil {
+	if err := dirlock.Lock(lock); err != nil {
 		defer lock.Close()
-		if !errors.Is(err, unix.EWOULDBLOCK) {
+		if !errors.Is(err, dirlock.ErrHeld) {
 			return nil, fmt.Errorf("lock the data directory: %w", err)
 		}
 		raw := make([]byte, 20)
@@ -83,22 +81,6 @@ func openDataDir(path string, reset bool) (*dataDir, error) {
 		return nil, errors.Join(err, lock.Close())
 	}
 	return d, nil
-}
-
-// lockPatience is how long a lock is tried for: a process that was just killed, or a
-// child of ours between fork and exec, may hold it for a moment more.
-const lockPatience = time.Second
-
-// lockFile takes the lock; unix.EWOULDBLOCK says that somebody else keeps it.
-func lockFile(f *os.File) error {
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for end := time.Now().Add(lockPatience); ; <-tick.C {
-		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-		if !errors.Is(err, unix.EWOULDBLOCK) || time.Now().After(end) {
-			return err
-		}
-	}
 }
 
 // begin writes down whose the lock is and, on reset, removes everything else. The

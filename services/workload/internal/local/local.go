@@ -12,8 +12,8 @@ import (
 	"sync"
 
 	"github.com/google/uuid"
-	"golang.org/x/sys/unix"
 
+	"github.com/holdfast-io/holdfast/services/internal/dirlock"
 	"github.com/holdfast-io/holdfast/services/internal/sandboxapi"
 	"github.com/holdfast-io/holdfast/services/workload/internal/driver"
 )
@@ -127,12 +127,12 @@ func lockFile(path string) (*os.File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("local driver: %w", err)
 	}
-	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-	if errors.Is(err, unix.EWOULDBLOCK) {
+	err = dirlock.Lock(f)
+	if errors.Is(err, dirlock.ErrHeld) {
 		return nil, errors.Join(fmt.Errorf("local driver: %w: %s", driver.ErrInUse, path), f.Close())
 	}
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("local driver: lock: %w", err), f.Close())
+		return nil, errors.Join(fmt.Errorf("local driver: %w", err), f.Close())
 	}
 	return f, nil
 }
