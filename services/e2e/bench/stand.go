@@ -86,7 +86,7 @@ func (s *stand) env(ctx context.Context) (parts.Env, error) {
 	if err := tokenfile.Write(tokens, s.people); err != nil {
 		return parts.Env{}, err
 	}
-	_, key, err := ed25519.GenerateKey(nil)
+	verify, key, err := ed25519.GenerateKey(nil)
 	if err != nil {
 		return parts.Env{}, err
 	}
@@ -102,7 +102,7 @@ func (s *stand) env(ctx context.Context) (parts.Env, error) {
 	s.url = "http://" + public.Addr().String()
 	return parts.Env{
 		Connect: s.broker.Connect, Pool: pool, Logger: s.lab.logger, Key: key,
-		Gateway: parts.Gateway{Listener: public, Agents: agents, TokensFile: tokens},
+		Gateway: parts.Gateway{Listener: public, Agents: agents, TokensFile: tokens, Key: verify},
 	}, nil
 }
 
