@@ -19,7 +19,7 @@ type Config struct {
 	// which schema of read models (migrations.SearchPath).
 	Log  eventlog.Log
 	Pool *pgxpool.Pool
-	// BatchSize is how many messages one transaction takes at most; 0 means 4000.
+	// BatchSize is how many messages one transaction takes at most; 0 means 8000.
 	BatchSize int
 	// BatchWait is how long a transaction waits for more messages at most, and
 	// BatchIdle how long it waits for the next one; 0 means 25 ms and 1 ms.
@@ -41,7 +41,7 @@ func (c *Config) Validate() error {
 	if c.BatchSize < 0 || c.BatchWait < 0 || c.BatchIdle < 0 || c.CheckEvery < 0 || c.CacheSize < 0 {
 		return errors.New("projector: sizes and times can't be negative")
 	}
-	c.BatchSize = orDefault(c.BatchSize, 4000)
+	c.BatchSize = orDefault(c.BatchSize, 8000)
 	c.BatchWait = orDefault(c.BatchWait, 25*time.Millisecond)
 	c.BatchIdle = orDefault(c.BatchIdle, time.Millisecond)
 	c.CheckEvery = orDefault(c.CheckEvery, 5*time.Second)
