@@ -47,7 +47,8 @@ func (t *tail) line(line string) {
 	t.lines = t.lines[max(0, len(t.lines)-keptLines):]
 	level := slog.LevelDebug
 	switch {
-	case strings.Contains(line, "is starting up"), strings.Contains(line, "does not exist"):
+	case strings.Contains(line, "is starting up"), strings.Contains(line, "does not exist"),
+		strings.Contains(line, "not yet accepting connections"), strings.Contains(line, "due to administrator command"):
 		// What the one who waits for the start hears; it says so itself if it lasts.
 	case strings.HasPrefix(line, "FATAL:") || strings.HasPrefix(line, "PANIC:"):
 		level = slog.LevelWarn

@@ -43,8 +43,9 @@ func root() *cobra.Command {
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return cli.Usage(err) })
 	o := &cli.Options{}
 	o.Flags(cmd)
+	cmd.PersistentPreRunE = func(*cobra.Command, []string) error { return o.Check() }
 	cmd.AddCommand(
-		operate.Dev(o, version), operate.Serve(version), operate.Install(), operate.Token(o), operate.Version(version),
+		operate.Dev(o, version), operate.Serve(version), operate.Install(), operate.Token(o), operate.Version(o, version),
 		operate.Projections(o), operate.Doctor(o),
 		cli.Demo(o), cli.Runtime(o), cli.Policy(o), cli.Session(o), cli.Approvals(o), cli.Audit(o), cli.Replay(o),
 	)

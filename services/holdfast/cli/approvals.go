@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -25,7 +26,10 @@ func Approvals(o *Options) *cobra.Command {
 }
 
 func approvalsList(o *Options) *cobra.Command {
-	var states []string
+	var (
+		states []string
+		page   paging
+	)
 	cmd := &cobra.Command{
 		Use: "list", Short: "List what waits for an answer", Args: cobra.NoArgs, Aliases: []string{"ls"},
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -33,7 +37,8 @@ func approvalsList(o *Options) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			params := &api.ListApprovalsParams{}
+			params := &api.ListApprovalsParams{Limit: &page.limit}
+			set(&params.Cursor, page.cursor)
 			for _, s := range states {
 				params.State = appendTo(params.State, api.CallState(s))
 			}
@@ -42,16 +47,27 @@ func approvalsList(o *Options) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return o.show(cmd.OutOrStdout(), list, func(w io.Writer) { approvalTable(w, list.Items) })
+			return o.show(cmd.OutOrStdout(), list, func(w io.Writer) {
+				approvalTable(w, o, list.Items, slices.Equal(states, pendingOnly))
+				more(w, list.Next)
+			})
 		},
 	}
-	cmd.Flags().StringSliceVar(&states, "state", []string{string(api.CallStatePending)}, "only these states")
+	page.flags(cmd)
+	cmd.Flags().StringSliceVar(&states, "state", pendingOnly, "only these states")
 	return cmd
 }
 
-func approvalTable(w io.Writer, approvals []api.Approval) {
-	if len(approvals) == 0 {
+// pendingOnly are the states that wait for an answer.
+var pendingOnly = []string{string(api.CallStatePending)}
+
+func approvalTable(w io.Writer, o *Options, approvals []api.Approval, open bool) {
+	switch {
+	case len(approvals) == 0 && open:
 		fmt.Fprintln(w, "Nothing waits for an answer.")
+		return
+	case len(approvals) == 0:
+		fmt.Fprintln(w, "There are none in these states.")
 		return
 	}
 	rows := make([][]string, len(approvals))
@@ -63,7 +79,9 @@ func approvalTable(w io.Writer, approvals []api.Approval) {
 		rows[i] = []string{a.ID, string(a.State), a.Tool, shortened(compact(a.Args), 60), a.Requester, deadline}
 	}
 	table(w, []string{"APPROVAL", "STATE", "TOOL", "ARGUMENTS", "REQUESTER", "DEADLINE"}, rows)
-	fmt.Fprintln(w, "\nSee one whole: holdfast approvals show ID. Answer: holdfast approvals approve|deny ID")
+	if open {
+		fmt.Fprintf(w, "\nSee one whole: %s. Answer: %s\n", o.hint("approvals show ID"), o.hint("approvals approve|deny ID"))
+	}
 }
 
 // shortened says plainly where something is left out: a table is no place to
@@ -100,7 +118,7 @@ func approval(ctx context.Context, c *apiclient.ClientWithResponses, id string) 
 
 // question prints a prompt: what is ours plainly, the agent's arguments whole.
 func question(w io.Writer, a api.Approval) {
-	fmt.Fprintf(w, "%s wants to run %s in session %s\n", "The agent", safe(a.Tool), a.Session)
+	fmt.Fprintf(w, "The agent wants to run %s in session %s\n", safe(a.Tool), a.Session)
 	for l := range strings.SplitSeq(pretty(a.Args), "\n") {
 		fmt.Fprintln(w, "    "+safe(l))
 	}
@@ -113,7 +131,8 @@ func question(w io.Writer, a api.Approval) {
 		fmt.Fprintf(w, "  deadline   %s\n", clock(a.Deadline))
 	}
 	if a.Decision.By != "" {
-		fmt.Fprintf(w, "  answered   %s by %s at %s %s\n", a.Decision.Decision, a.Decision.By, clock(a.Decision.At), safe(a.Decision.Reason))
+		fmt.Fprintln(w, strings.TrimRight(fmt.Sprintf("  answered   %s by %s at %s %s",
+			a.Decision.Decision, a.Decision.By, clock(a.Decision.At), safe(a.Decision.Reason)), " "))
 	}
 	fmt.Fprintf(w, "  id         %s\n", a.ID)
 }
@@ -166,7 +185,7 @@ func approvalsDecide(o *Options, name, short string, decision api.Answer) *cobra
 
 func approvalsWatch(o *Options) *cobra.Command {
 	return &cobra.Command{
-		Use: "watch", Short: "Print questions and answers as they come", Args: cobra.NoArgs,
+		Use: "watch", Short: "Print questions, answers and what else happens in all sessions, as it comes", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := o.client()
 			if err != nil {

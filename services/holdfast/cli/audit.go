@@ -16,10 +16,10 @@ import (
 // Audit is `holdfast audit …`.
 func Audit(o *Options) *cobra.Command {
 	var (
-		session, actor, cursor string
-		types                  []string
-		since                  time.Duration
-		limit                  int
+		session, actor string
+		types          []string
+		since          time.Duration
+		page           paging
 	)
 	list := &cobra.Command{
 		Use: "list", Short: "List what happened, who did it, why, and how it came out", Args: cobra.NoArgs, Aliases: []string{"ls"},
@@ -28,10 +28,10 @@ func Audit(o *Options) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			params := &api.ListAuditParams{Limit: &limit}
+			params := &api.ListAuditParams{Limit: &page.limit}
 			set(&params.Session, session)
 			set(&params.Actor, actor)
-			set(&params.Cursor, cursor)
+			set(&params.Cursor, page.cursor)
 			for _, t := range types {
 				params.Type = appendTo(params.Type, t)
 			}
@@ -51,10 +51,8 @@ func Audit(o *Options) *cobra.Command {
 						strconv.FormatUint(e.Seq, 10), clock(e.Time), e.Type, e.Actor, e.Outcome, e.Subject, shortened(compact(e.Data), 60),
 					}
 				}
-				table(w, []string{"SEQ", "TIME", "EVENT", "ACTOR", "OUTCOME", "SUBJECT", "DATA"}, rows)
-				if l.Next != "" {
-					fmt.Fprintf(w, "\nMore: --cursor %s\n", l.Next)
-				}
+				table(w, []string{"SEQ", "TIME", "SUBJECT", "N", "EVENT", "ACTOR", "OUTCOME", "CAUSE", "DATA"}, rows)
+				more(w, l.Next)
 			})
 		},
 	}
@@ -63,8 +61,7 @@ func Audit(o *Options) *cobra.Command {
 	f.StringVar(&actor, "actor", "", "only this actor's, such as user:bob")
 	f.StringSliceVar(&types, "type", nil, "only these types of event")
 	f.DurationVar(&since, "since", 0, "only the last so long, such as 1h")
-	f.IntVar(&limit, "limit", 100, "at most so many")
-	f.StringVar(&cursor, "cursor", "", "go on from the page before")
+	page.flags(list)
 	cmd := &cobra.Command{Use: "audit", Short: "Read the audit log"}
 	cmd.AddCommand(list)
 	return cmd
@@ -116,7 +113,7 @@ func replayParams(speed string) (*api.ReplaySessionParams, error) {
 	times := 0.0
 	if speed != "max" {
 		var err error
-		if times, err = strconv.ParseFloat(speed, 64); err != nil || times <= 0 {
+		if times, err = strconv.ParseFloat(speed, 64); err != nil || times < 0 {
 			return nil, usagef("speed %q: say how many times as fast as it was, or max", speed)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"os"
 	"slices"
 	"strings"
@@ -81,7 +82,7 @@ func TokenOf(dir, name string) (string, error) {
 		for _, e := range entries {
 			names = append(names, e.Name)
 		}
-		return "", fmt.Errorf("no token for %q; there are %v", name, names)
+		return "", usagef("no token for %q; there are %s", name, strings.Join(names, ", "))
 	}
 	return entries[i].Token, nil
 }
@@ -101,7 +102,23 @@ func (o *Options) client() (*apiclient.ClientWithResponses, error) {
 	if err != nil {
 		return nil, err
 	}
-	return apiclient.New(apiclient.Config{URL: url, Token: token, Tenant: o.Tenant})
+	c, err := apiclient.New(apiclient.Config{URL: url, Token: token, Tenant: o.Tenant})
+	if err != nil {
+		return nil, Usage(err) // its URL is none
+	}
+	return c, nil
+}
+
+// hint words a command of ours so that it can be typed here as it is.
+func (o *Options) hint(args string) string {
+	name := "holdfast"
+	if self, err := os.Executable(); err == nil && strings.Contains(self, "go-build") {
+		name = "go run ./services/holdfast"
+	}
+	if o.DataDir != "" {
+		name += " --data-dir " + o.DataDir
+	}
+	return name + " " + args
 }
 
 // Exit codes.
@@ -125,8 +142,11 @@ func ExitCode(err error) int {
 	case errors.As(err, &usage):
 		return ExitUsage
 	case errors.As(err, &refused):
-		if refused.Problem.Status >= 500 {
+		switch {
+		case refused.Problem.Status >= http.StatusInternalServerError:
 			return ExitUnreachable
+		case refused.Problem.Status == http.StatusBadRequest:
+			return ExitUsage // it doesn't fit the document, whatever the state
 		}
 		return ExitRefused
 	case errors.Is(err, ErrNoServer), errors.As(err, &network) && network.Op != "listen", errors.Is(err, context.DeadlineExceeded):
@@ -150,6 +170,10 @@ func usagef(format string, args ...any) error { return &usageError{fmt.Errorf(fo
 func Explain(err error) string {
 	var refused *api.Error
 	if !errors.As(err, &refused) {
+		var network *net.OpError
+		if errors.As(err, &network) && network.Op == "dial" {
+			return fmt.Sprintf("no server answers at %s: start one with 'holdfast dev', or correct HOLDFAST_URL", network.Addr)
+		}
 		return err.Error()
 	}
 	p := refused.Problem
@@ -165,7 +189,7 @@ func Explain(err error) string {
 		fmt.Fprintf(&text, "\n  %s: %s", f.Pointer, f.Detail)
 	}
 	if p.Phase != "" && len(p.Allowed) > 0 {
-		fmt.Fprintf(&text, "\n  it is %s; possible now: %v", p.Phase, p.Allowed)
+		fmt.Fprintf(&text, "\n  it is %s; possible now: %s", p.Phase, strings.Join(p.Allowed, ", "))
 	}
 	fmt.Fprintf(&text, " (%s)", p.Code)
 	return text.String()

@@ -16,7 +16,10 @@ import (
 // Runtime is `holdfast runtime …`.
 func Runtime(o *Options) *cobra.Command {
 	cmd := &cobra.Command{Use: "runtime", Short: "Apply and list runtimes", Aliases: []string{"runtimes"}}
-	var file string
+	var (
+		file string
+		page paging
+	)
 	apply := &cobra.Command{
 		Use: "apply -f FILE", Short: "Apply a runtime from YAML or JSON; a change makes a new revision", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -51,7 +54,9 @@ func Runtime(o *Options) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			r, err := c.ListRuntimesWithResponse(cmd.Context(), nil)
+			params := &api.ListRuntimesParams{Limit: &page.limit}
+			set(&params.Cursor, page.cursor)
+			r, err := c.ListRuntimesWithResponse(cmd.Context(), params)
 			l, err := answer(err, func() *api.RuntimeList { return r.JSON200 })
 			if err != nil {
 				return err
@@ -65,9 +70,11 @@ func Runtime(o *Options) *cobra.Command {
 					}
 				}
 				table(w, []string{"RUNTIME", "KIND", "POLICY", "WARM", "BY", "AGE"}, rows)
+				more(w, l.Next)
 			})
 		},
 	}
+	page.flags(list)
 	cmd.AddCommand(apply, list)
 	return cmd
 }

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"time"
@@ -59,9 +60,12 @@ func demo(ctx context.Context, o *Options, w io.Writer, answers bool) error {
 		return err
 	}
 	fmt.Fprintf(w, "▸ session %s is %s, isolation %s. Its timeline:\n\n", s.ID, s.Phase, firstOf(s.Isolation, "not known yet"))
-	cursor, err := follow(ctx, alice, w, o, s.ID, from{}, untilSettled)
+	last, err := follow(ctx, alice, w, o, s.ID, from{}, untilSettled)
 	if err != nil {
 		return err
+	}
+	if typeOf(last) != "run.interrupted" {
+		return errors.New("the agent asked nobody: the policy of runtime shell is not the one that dev came with")
 	}
 	a, err := pending(ctx, bob, s.ID)
 	if err != nil {
@@ -77,12 +81,13 @@ func demo(ctx context.Context, o *Options, w io.Writer, answers bool) error {
 		}
 		fmt.Fprintf(w, "    HTTP %d: the first answer counts. The agent goes on:\n\n", d.StatusCode())
 	} else {
-		fmt.Fprintf(w, "\n▸ your turn: answer in the console, or\n    holdfast approvals approve %s\n\n", a.ID)
+		fmt.Fprintf(w, "\n▸ your turn: answer in the console, or\n    %s\n\n", o.hint("approvals approve "+a.ID))
 	}
-	if _, err := follow(ctx, alice, w, o, s.ID, from{cursor: cursor}, untilSettled); err != nil {
+	if _, err := follow(ctx, alice, w, o, s.ID, from{cursor: last.Cursor}, untilSettled); err != nil {
 		return err
 	}
-	fmt.Fprintf(w, "\n▸ all of it is in the log. See it again:\n    holdfast replay %s --speed 2\n    holdfast audit list --session %s\n", s.ID, s.ID)
+	fmt.Fprintf(w, "\n▸ all of it is in the log. See it again:\n    %s\n    %s\n",
+		o.hint("replay "+s.ID+" --speed 2"), o.hint("audit list --session "+s.ID))
 	return nil
 }
 

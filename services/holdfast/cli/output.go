@@ -8,20 +8,45 @@ import (
 	"text/tabwriter"
 	"time"
 	"unicode"
+
+	"github.com/spf13/cobra"
 )
 
 // show prints a value as JSON, or as text by the function.
 func (o *Options) show(w io.Writer, value any, text func(io.Writer)) error {
-	switch o.Output {
-	case "json":
+	if o.Output == "json" {
 		enc := json.NewEncoder(w)
 		enc.SetIndent("", "  ")
 		return enc.Encode(value)
-	case "text", "":
-		text(w)
+	}
+	text(w)
+	return nil
+}
+
+// Check refuses an output that there isn't, before anything is done.
+func (o *Options) Check() error {
+	if o.Output == "json" || o.Output == "text" {
 		return nil
 	}
 	return usagef("output %q: use text or json", o.Output)
+}
+
+// paging are the flags of a list.
+type paging struct {
+	limit  int
+	cursor string
+}
+
+func (p *paging) flags(cmd *cobra.Command) {
+	cmd.Flags().IntVar(&p.limit, "limit", 200, "at most so many")
+	cmd.Flags().StringVar(&p.cursor, "cursor", "", "go on from the page before")
+}
+
+// more says that a list goes on.
+func more(w io.Writer, next string) {
+	if next != "" {
+		fmt.Fprintf(w, "\nThere is more: --cursor %s\n", next)
+	}
 }
 
 // table prints rows with a head in aligned columns.

@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -92,7 +94,10 @@ func sessionCreate(o *Options) *cobra.Command {
 }
 
 func sessionList(o *Options) *cobra.Command {
-	var phases, labels []string
+	var (
+		phases, labels []string
+		page           paging
+	)
 	cmd := &cobra.Command{
 		Use: "list", Short: "List sessions, newest first", Args: cobra.NoArgs, Aliases: []string{"ls"},
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -100,7 +105,8 @@ func sessionList(o *Options) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			params := &api.ListSessionsParams{}
+			params := &api.ListSessionsParams{Limit: &page.limit}
+			set(&params.Cursor, page.cursor)
 			for _, p := range phases {
 				params.Phase = appendTo(params.Phase, api.SessionPhase(p))
 			}
@@ -112,9 +118,13 @@ func sessionList(o *Options) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return o.show(cmd.OutOrStdout(), list, func(w io.Writer) { sessionTable(w, list.Items) })
+			return o.show(cmd.OutOrStdout(), list, func(w io.Writer) {
+				sessionTable(w, list.Items)
+				more(w, list.Next)
+			})
 		},
 	}
+	page.flags(cmd)
 	cmd.Flags().StringSliceVar(&phases, "phase", nil, "only these phases")
 	cmd.Flags().StringSliceVar(&labels, "label", nil, "only with this label, key=value")
 	return cmd
@@ -169,7 +179,12 @@ func sessionShow(o *Options) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return o.show(cmd.OutOrStdout(), s, func(w io.Writer) { describe(w, s) })
+			return o.show(cmd.OutOrStdout(), s, func(w io.Writer) {
+				if asOf != "" {
+					fmt.Fprintf(w, "as of %s\n", asOf)
+				}
+				describe(w, s)
+			})
 		},
 	}
 	cmd.Flags().StringVar(&asOf, "as-of", "", "an n of the session, or an RFC 3339 time")
@@ -189,17 +204,21 @@ func describe(w io.Writer, s *api.Session) {
 		line("waits", fmt.Sprintf("%d to answer: holdfast approvals list", s.Waiting))
 	}
 	line("runtime", fmt.Sprintf("%s@%d", s.Runtime.Name, s.Runtime.Revision))
-	line("sandbox", fmt.Sprintf("generation %d, isolation %s", s.Generation, firstOf(s.Isolation, "none yet")))
+	if s.Generation == 0 {
+		line("sandbox", "not yet")
+	} else {
+		line("sandbox", fmt.Sprintf("generation %d, isolation %s", s.Generation, firstOf(s.Isolation, "not known yet")))
+	}
 	line("run", s.Run)
 	line("owner", s.Owner)
 	if !s.Deadlines.Max.IsZero() {
 		line("ends", clock(s.Deadlines.Max)+" at the latest")
 	}
 	if !s.Deadlines.Idle.IsZero() {
-		line("idle", clock(s.Deadlines.Idle))
+		line("idle", "put away or ended at "+clock(s.Deadlines.Idle))
 	}
-	for k, v := range s.Labels {
-		line("label", k+"="+v)
+	for _, k := range slices.Sorted(maps.Keys(s.Labels)) {
+		line("label", k+"="+s.Labels[k])
 	}
 }
 
@@ -233,7 +252,7 @@ func sessionSend(o *Options) *cobra.Command {
 					fmt.Fprintf(w, "sent; run %s answers. Follow it: holdfast session watch %s\n", m.RunID, args[0])
 				})
 			}
-			_, err = follow(cmd.Context(), c, cmd.OutOrStdout(), o, args[0], from{run: m.RunID}, untilSettled)
+			_, err = follow(cmd.Context(), c, cmd.OutOrStdout(), o, args[0], from{run: m.RunID}, untilRun(m.RunID))
 			return err
 		},
 	}
@@ -289,7 +308,7 @@ func sessionCancel(o *Options) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return o.show(cmd.OutOrStdout(), s, func(w io.Writer) { describe(w, s) })
+			return o.show(cmd.OutOrStdout(), s, func(w io.Writer) { fmt.Fprintf(w, "run %s is being cancelled\n", run) })
 		},
 	}
 }

@@ -37,46 +37,56 @@ func sessionWatch(o *Options) *cobra.Command {
 // until says after a frame whether to stop following.
 type until func(f api.Frame) bool
 
-func untilEnded(f api.Frame) bool { return eventType(f) == "session.ended" }
+func untilEnded(f api.Frame) bool { return typeOf(f) == "session.ended" }
+
+// settled says whether an event ends a run or parks it.
+func settled(eventType string) bool {
+	return eventType == "run.finished" || eventType == "run.failed" || eventType == "run.interrupted"
+}
 
 // untilSettled stops when a run is over or waits for somebody.
 func untilSettled(f api.Frame) bool {
-	switch eventType(f) {
-	case "run.finished", "run.failed", "run.interrupted", "session.ended":
-		return true
-	}
-	return false
+	t := typeOf(f)
+	return settled(t) || t == "session.ended"
 }
 
-// event is the data of an event frame.
-type event struct {
-	Type    string          `json:"type"`
-	Actor   string          `json:"actor"`
-	Payload json.RawMessage `json:"data"`
+// untilRun stops when that run is over or waits for somebody; others, which it may
+// be queued behind, are shown on the way.
+func untilRun(run string) until {
+	return func(f api.Frame) bool {
+		e := eventOf(f)
+		if e.Type == "session.ended" {
+			return true
+		}
+		var v struct {
+			RunID string `json:"runId"`
+		}
+		return settled(e.Type) && json.Unmarshal(e.Data, &v) == nil && v.RunID == run
+	}
 }
 
-func eventType(f api.Frame) string {
-	if f.Kind != api.FrameKindEvent {
-		return ""
+// eventOf reads an event frame; the type is empty for any other.
+func eventOf(f api.Frame) api.Event {
+	var e api.Event
+	if f.Kind != api.FrameKindEvent || json.Unmarshal(f.Data, &e) != nil {
+		return api.Event{}
 	}
-	var e event
-	if json.Unmarshal(f.Data, &e) != nil {
-		return ""
-	}
-	return e.Type
+	return e
 }
+
+func typeOf(f api.Frame) string { return eventOf(f).Type }
 
 // from is where following begins: after a cursor, or with the first frame that
 // names a run. Its zero value is the beginning.
 type from struct{ cursor, run string }
 
 // follow prints a session's frames until done says so, and goes on from the last
-// cursor when the stream is cut. It gives the last frame's cursor.
+// cursor when the stream is cut. It gives the last frame.
 func follow(
 	ctx context.Context, c *apiclient.ClientWithResponses, w io.Writer, o *Options, id string, begin from, done until,
-) (cursor string, err error) {
-	cursor = begin.cursor
-	p := &printer{w: w, json: o.Output == "json"}
+) (last api.Frame, err error) {
+	cursor := begin.cursor
+	p := &printer{w: w, json: o.Output == "json", hint: o.hint}
 	waiting := begin.run != ""
 	err = resume(ctx, &cursor, func(cursor string) (*http.Response, error) {
 		params := &api.StreamSessionParams{}
@@ -89,14 +99,15 @@ func follow(
 			return false
 		}
 		p.frame(f)
+		last = f
 		return done(f)
 	})
-	return cursor, err
+	return last, err
 }
 
 func followInbox(ctx context.Context, c *apiclient.ClientWithResponses, w io.Writer, o *Options) error {
 	cursor := ""
-	p := &printer{w: w, json: o.Output == "json", inbox: true}
+	p := &printer{w: w, json: o.Output == "json", hint: o.hint, inbox: true}
 	return resume(ctx, &cursor, func(cursor string) (*http.Response, error) {
 		params := &api.StreamInboxParams{}
 		if cursor != "" {
@@ -147,7 +158,10 @@ type printer struct {
 	w     io.Writer
 	json  bool
 	inbox bool
-	open  bool // in the middle of an agent's line
+	// hint words a command of ours that can be typed here; nil gives none, as in a
+	// replay, where nothing is to be answered.
+	hint func(args string) string
+	open bool // in the middle of an agent's line
 }
 
 func (p *printer) frame(f api.Frame) {
@@ -216,7 +230,9 @@ func (p *printer) prompt(f api.Frame) {
 	}
 	p.linef("%s ? a person is asked:", clock(f.Time))
 	question(p.w, a)
-	fmt.Fprintf(p.w, "  answer     holdfast approvals approve %s   or   deny %s -c 'why'\n", a.ID, a.ID)
+	if p.hint != nil {
+		fmt.Fprintf(p.w, "  answer     %s   (or deny, -c 'why')\n", p.hint("approvals approve "+a.ID))
+	}
 }
 
 // quiet are the events that a person following along does not miss.
@@ -262,7 +278,7 @@ func detail(e api.Event) string {
 		}
 	}
 	if e.Type == "session.message-received" {
-		add(shortened(strings.Trim(string(v.Content), `"`), 100))
+		add(shortened(said(v.Content), 100))
 	}
 	add(v.Outcome)
 	add(v.Decision)
@@ -292,9 +308,23 @@ func (p *printer) control(f api.Frame) {
 	if json.Unmarshal(f.Data, &c) != nil {
 		return
 	}
-	if c.Type == "gap" {
+	switch c.Type {
+	case "gap":
 		p.linef("%s … a part is missing here: %s", clock(f.Time), safe(c.Reason))
+	case "replay":
+		p.linef("── replay of session %s: history, nothing is decided ──", f.Session)
+	case "end":
+		p.linef("── end ──")
 	}
+}
+
+// said is a message's content on one line.
+func said(content json.RawMessage) string {
+	var text string
+	if json.Unmarshal(content, &text) != nil {
+		return compact(content)
+	}
+	return strings.ReplaceAll(text, "\n", " ⏎ ")
 }
 
 // names says whether a frame is about a run.

@@ -284,10 +284,10 @@ func (p *Program) startServices(ctx context.Context, g ground) error {
 			Made: func(gw *gateway.Gateway) { made <- gw },
 		},
 	}
-	group, ctx := errgroup.WithContext(ctx)
+	group, running := errgroup.WithContext(ctx)
 	for name, run := range env.All() {
 		group.Go(func() error {
-			if err := run(ctx); err != nil && ctx.Err() == nil {
+			if err := run(running); err != nil && running.Err() == nil {
 				return fmt.Errorf("%s stopped: %w", name, err)
 			}
 			return nil
@@ -296,8 +296,8 @@ func (p *Program) startServices(ctx context.Context, g ground) error {
 	p.running = true
 	go func() {
 		p.err = group.Wait()
-		p.cancel()
 		close(p.done)
+		p.cancel()
 	}()
 	select {
 	case gw := <-made:

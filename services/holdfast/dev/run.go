@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -14,8 +15,11 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/holdfast-io/holdfast/api"
+	"github.com/holdfast-io/holdfast/events"
 	"github.com/holdfast-io/holdfast/events/eventlog"
 	"github.com/holdfast-io/holdfast/events/eventlog/natslog"
+	"github.com/holdfast-io/holdfast/events/policy"
+	"github.com/holdfast-io/holdfast/events/runtime"
 	"github.com/holdfast-io/holdfast/services/gateway"
 	"github.com/holdfast-io/holdfast/services/internal/broker"
 	"github.com/holdfast-io/holdfast/services/internal/command"
@@ -37,12 +41,35 @@ func (p *Program) settle(ctx context.Context, g ground, gw *gateway.Gateway) err
 		return err
 	}
 	defer nc.Close()
-	if err := applyDefaults(wait, &command.Client{NC: nc}); err != nil {
+	log, closeLog, err := p.OpenLog(ctx)
+	if err != nil {
+		return err
+	}
+	defer closeLog()
+	if err := applyDefaults(wait, &command.Client{NC: nc}, definedIn(log)); err != nil {
 		return err
 	}
 	p.ConsoleURL = p.URL + "/#code=" + gw.NewCode("admin")
 	return nil
 }
+
+// definedIn says, by the log, whether a runtime or policy is there and not removed.
+func definedIn(log eventlog.Log) func(context.Context, events.Aggregate, string) bool {
+	return func(ctx context.Context, aggregate events.Aggregate, name string) bool {
+		subject, err := events.SubjectOf(aggregate, Tenant, name)
+		if err != nil {
+			return false
+		}
+		last, ok, err := log.Last(ctx, subject)
+		if err != nil || !ok {
+			return false
+		}
+		final := last.Envelope.Events[len(last.Envelope.Events)-1].Type
+		return final != policy.TypeRemoved && final != runtime.TypeRemoved
+	}
+}
+
+var errEnded = errors.New("the start was given up")
 
 // waitReady asks readyz until it says yes; what it said last tells what isn't.
 func (p *Program) waitReady(ctx context.Context) error {
@@ -51,10 +78,15 @@ func (p *Program) waitReady(ctx context.Context) error {
 	defer tick.Stop()
 	for {
 		select {
-		case <-p.done:
-			return p.err
+		case <-p.done: // a part ended: why is what there is to say
+			return errors.Join(p.err, errEnded)
 		case <-ctx.Done():
-			return fmt.Errorf("not ready: %w", last)
+			select {
+			case <-p.done:
+				return errors.Join(p.err, errEnded)
+			default:
+				return fmt.Errorf("not ready: %w", last)
+			}
 		case <-tick.C:
 		}
 		if last = p.ready(ctx); last == nil {
@@ -116,6 +148,10 @@ func (p *Program) Banner() string {
 	if d, err := DefaultDataDir(); err != nil || d != p.DataDir {
 		dir = " --data-dir " + p.DataDir
 	}
+	command := "holdfast"
+	if self, err := os.Executable(); err == nil && strings.Contains(self, "go-build") {
+		command = "go run ./services/holdfast"
+	}
 	isolation := p.cfg.Isolation
 	if isolation == "" {
 		isolation = "namespaces"
@@ -130,9 +166,9 @@ func (p *Program) Banner() string {
   runtimes   shell (each line of a message is a command; a person is asked before most)
   tokens     %s (admin, alice, bob)
 
-  next       go run ./services/holdfast demo%s
+  next       %s demo%s
              or open the console, create a session of runtime shell, and send it: ls -la
-`, p.ConsoleURL, p.URL, isolation, warn, TokensFile(p.DataDir), dir)
+`, p.ConsoleURL, p.URL, isolation, warn, TokensFile(p.DataDir), command, dir)
 }
 
 // OpenLog opens the running program's log for reading; close it.

@@ -31,6 +31,9 @@ func Dev(o *cli.Options, version string) *cobra.Command {
 					return err
 				}
 			}
+			if cfg.Isolation != "namespaces" && cfg.Isolation != "none" {
+				return cli.Usage(fmt.Errorf("isolation %q: use namespaces or none", cfg.Isolation))
+			}
 			cfg.PostgresURL = os.Getenv(postgres.EnvURL)
 			cfg.Logger = logger(cmd.ErrOrStderr(), verbose)
 			return runDev(cmd.Context(), cmd.OutOrStdout(), cfg)

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -36,7 +37,9 @@ func Doctor(o *cli.Options) *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			found := examine(cmd.Context(), o)
 			if o.Output == "json" {
-				if err := json.NewEncoder(cmd.OutOrStdout()).Encode(found); err != nil {
+				enc := json.NewEncoder(cmd.OutOrStdout())
+				enc.SetIndent("", "  ")
+				if err := enc.Encode(found); err != nil {
 					return err
 				}
 			} else {
@@ -58,9 +61,9 @@ func prescribe(w io.Writer, found []finding) {
 		if !f.OK {
 			mark = "✗"
 		}
-		fmt.Fprintf(w, "%s %-12s %s\n", mark, f.Name, f.Detail)
+		fmt.Fprintln(w, strings.TrimRight(fmt.Sprintf("%s %-18s %s", mark, f.Name, f.Detail), " "))
 		if f.WayOut != "" {
-			fmt.Fprintf(w, "  %-12s → %s\n", "", f.WayOut)
+			fmt.Fprintf(w, "  %-18s → %s\n", "", f.WayOut)
 		}
 	}
 }
@@ -72,13 +75,13 @@ func examine(ctx context.Context, o *cli.Options) []finding {
 }
 
 func examinePostgres(ctx context.Context) finding {
-	f := finding{Name: "postgres"}
+	f := finding{Name: "programs"}
 	programs, err := pgserver.Find(ctx, "", 0)
 	if err != nil {
 		f.Detail = err.Error()
 		return f
 	}
-	f.OK, f.Detail = true, fmt.Sprintf("version %d in %s", programs.Major, programs.Bin)
+	f.OK, f.Detail = true, fmt.Sprintf("PostgreSQL %d in %s", programs.Major, programs.Bin)
 	return f
 }
 
@@ -125,7 +128,7 @@ func examineServer(ctx context.Context, o *cli.Options) []finding {
 	}
 	found := []finding{{Name: "server", OK: r.Ready, Detail: url}}
 	for _, p := range r.Parts {
-		found = append(found, finding{Name: "  " + p.Name, OK: p.Ready, Detail: p.Detail})
+		found = append(found, finding{Name: "server." + p.Name, OK: p.Ready, Detail: p.Detail})
 	}
 	return found
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/holdfast-io/holdfast/migrations"
+	"github.com/holdfast-io/holdfast/services/holdfast/cli"
 	"github.com/holdfast-io/holdfast/services/holdfast/dev"
 	"github.com/holdfast-io/holdfast/services/holdfast/parts"
 	"github.com/holdfast-io/holdfast/services/internal/broker"
@@ -54,7 +55,7 @@ func Serve(version string) *cobra.Command {
 		Args: cobra.ExactArgs(1), ValidArgs: parts.Services(),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if !slices.Contains(parts.Services(), args[0]) {
-				return fmt.Errorf("there is no service %q; there are %s", args[0], strings.Join(parts.Services(), ", "))
+				return cli.Usage(fmt.Errorf("there is no service %q; there are %s", args[0], strings.Join(parts.Services(), ", ")))
 			}
 			s.version = version
 			return s.run(cmd, args[0], verbose)

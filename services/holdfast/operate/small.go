@@ -1,8 +1,10 @@
 package operate
 
 import (
+	"encoding/json"
 	"fmt"
 	"runtime/debug"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -33,13 +35,16 @@ func Token(o *cli.Options) *cobra.Command {
 }
 
 // Version is `holdfast version`.
-func Version(version string) *cobra.Command {
+func Version(o *cli.Options, version string) *cobra.Command {
 	return &cobra.Command{
 		Use: "version", Short: "Print the version", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			goVersion := ""
 			if info, ok := debug.ReadBuildInfo(); ok {
 				goVersion = " " + info.GoVersion
+			}
+			if o.Output == "json" {
+				return json.NewEncoder(cmd.OutOrStdout()).Encode(map[string]string{"version": version, "go": strings.TrimSpace(goVersion)})
 			}
 			_, err := fmt.Fprintf(cmd.OutOrStdout(), "holdfast %s%s\n", version, goVersion)
 			return err

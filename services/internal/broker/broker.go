@@ -126,10 +126,11 @@ type serverLog struct{ log *slog.Logger }
 func (l serverLog) Noticef(format string, args ...any) { l.line(slog.LevelDebug, format, args) }
 
 // Warnf implements server.Logger. That passwords are in plain text is nothing to
-// warn of: they are random, of this process, and never written down.
+// warn of: they are random, of this process, and never written down. Nor is that an
+// index is made anew after a kill: the messages themselves are what counts.
 func (l serverLog) Warnf(format string, args ...any) {
 	level := slog.LevelWarn
-	if strings.HasPrefix(format, "Plaintext passwords") {
+	if strings.HasPrefix(format, "Plaintext passwords") || strings.Contains(format, "Recovering stream state") {
 		level = slog.LevelDebug
 	}
 	l.line(level, format, args)

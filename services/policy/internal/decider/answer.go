@@ -3,6 +3,7 @@ package decider
 import (
 	"encoding/json"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/holdfast-io/holdfast/api"
@@ -41,7 +42,8 @@ func (c Answer) refusal(s *session.State, call *session.Call, now time.Time) *pr
 	case call.Asked == nil:
 		return problem.New(api.CodeIllegalTransition, "nobody was asked about this call: the policy decided it").In(string(call.State))
 	case !c.mayAnswer(call):
-		return problem.New(api.CodeNotAnApprover, "the rule names other approvers for this call")
+		return problem.Newf(api.CodeNotAnApprover, "the rule asks %s; you are %s",
+			strings.Join(approversOf(call), ", "), strings.Join(c.claims(), ", "))
 	case call.Asked.ExcludeRequester && c.By == call.Requester:
 		return problem.New(api.CodeRequesterExcluded, "whoever wrote to the run may not answer for it; ask another approver")
 	case c.Hash != call.ArgsHash:
@@ -94,18 +96,32 @@ func (c Answer) refuse(s *session.State, call *session.Call, now time.Time, refu
 	return rs, refusal
 }
 
+// approversOf are those whom the rule asks: everybody with the role approver or
+// admin where it names none.
+func approversOf(call *session.Call) []string {
+	if len(call.Asked.Approvers) > 0 {
+		return call.Asked.Approvers
+	}
+	return []string{"role:approver", "role:admin"}
+}
+
+// claims are the names under which a rule may ask this person.
+func (c Answer) claims() []string {
+	claims := []string{"user:" + c.By}
+	for _, r := range c.Roles {
+		claims = append(claims, "role:"+r)
+	}
+	for _, g := range c.Groups {
+		claims = append(claims, "group:"+g)
+	}
+	return claims
+}
+
 // mayAnswer says whether the rule lets this person answer: one of its approvers,
 // or with none named everybody whose role is approver or admin.
 func (c Answer) mayAnswer(call *session.Call) bool {
-	approvers := call.Asked.Approvers
-	if len(approvers) == 0 {
-		return slices.Contains(c.Roles, "approver") || slices.Contains(c.Roles, "admin")
-	}
-	if slices.Contains(approvers, "user:"+c.By) {
-		return true
-	}
-	return slices.ContainsFunc(c.Roles, func(r string) bool { return slices.Contains(approvers, "role:"+r) }) ||
-		slices.ContainsFunc(c.Groups, func(g string) bool { return slices.Contains(approvers, "group:"+g) })
+	approvers := approversOf(call)
+	return slices.ContainsFunc(c.claims(), func(claim string) bool { return slices.Contains(approvers, claim) })
 }
 
 // atDeadline is what the rule says of a question that nobody answered.
