@@ -481,7 +481,7 @@ type ClientInterface interface {
 
 	// CancelRun Cancel a run
 	//
-	// Ends the run, or takes it out of the queue, and cancels its open calls. A run that is over gets 409.
+	// Ends the run, or takes it out of the queue, and cancels its open calls. One that was cancelled before stays so; any other that is over gets 409.
 	//
 	// Corresponds with POST /v1/sessions/{id}/runs/{run}/cancel (the `CancelRun` operationId).
 	CancelRun(ctx context.Context, id SessionID, run RunID, params *CancelRunParams, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -1378,7 +1378,7 @@ func (c *Client) ListRuns(ctx context.Context, id SessionID, params *ListRunsPar
 
 // CancelRun Cancel a run
 //
-// Ends the run, or takes it out of the queue, and cancels its open calls. A run that is over gets 409.
+// Ends the run, or takes it out of the queue, and cancels its open calls. One that was cancelled before stays so; any other that is over gets 409.
 //
 // Corresponds with POST /v1/sessions/{id}/runs/{run}/cancel (the `CancelRun` operationId).
 func (c *Client) CancelRun(ctx context.Context, id SessionID, run RunID, params *CancelRunParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -4466,7 +4466,7 @@ type ClientWithResponsesInterface interface {
 
 	// CancelRunWithResponse Cancel a run
 	//
-	// Ends the run, or takes it out of the queue, and cancels its open calls. A run that is over gets 409.
+	// Ends the run, or takes it out of the queue, and cancels its open calls. One that was cancelled before stays so; any other that is over gets 409.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -6991,7 +6991,7 @@ func (c *ClientWithResponses) ListRunsWithResponse(ctx context.Context, id Sessi
 
 // CancelRunWithResponse Cancel a run
 //
-// Ends the run, or takes it out of the queue, and cancels its open calls. A run that is over gets 409.
+// Ends the run, or takes it out of the queue, and cancels its open calls. One that was cancelled before stays so; any other that is over gets 409.
 //
 // Returns a wrapper object for the known response body format(s).
 //
