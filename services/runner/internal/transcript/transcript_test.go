@@ -2,6 +2,7 @@ package transcript_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -115,6 +116,29 @@ func TestBounds(t *testing.T) {
 		}
 		if err == nil {
 			t.Errorf("%s was taken", name)
+		}
+	}
+}
+
+// What an agent says of a long command in messages of 128 KiB of JSON, as the
+// shell agent does, is all taken, whatever it is made of.
+func TestLongOutputInSeveralMessages(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		char  string
+		piece int
+	}{"plain": {"x", 128 << 10}, "control bytes": {`\u0001`, 128 << 10 / 6}, "HTML": {"<", 128 << 10 / 6}} {
+		tr := transcript.New(nil)
+		content := strings.Repeat(tc.char, tc.piece)
+		said := 0
+		for i := 0; said < 700000; i++ {
+			id := fmt.Sprintf("a-%d", i)
+			got := read(t, tr, `{"type":"TEXT_MESSAGE_START","messageId":"`+id+`"}`,
+				`{"type":"TEXT_MESSAGE_CONTENT","messageId":"`+id+`","delta":"`+content+`"}`, `{"type":"TEXT_MESSAGE_END","messageId":"`+id+`"}`)
+			if len(got) != 1 {
+				t.Fatalf("%s: %d messages", name, len(got))
+			}
+			said += tc.piece
 		}
 	}
 }

@@ -13,6 +13,7 @@
 // Between runs the agent remembers nothing itself: what is left of a message,
 // where it stands, the working directory and the exported variables are in
 // AG-UI's state, so that it goes on after its process, or its sandbox, is gone.
+// Variables that would change what a later line means are not carried on.
 package shellagent
 
 import (

@@ -146,7 +146,7 @@ func readSurroundings(f *os.File, before []string) (string, map[string]string) {
 	env, size := make(map[string]string), 0
 	for kv := range bytes.SplitSeq(rest, []byte{0}) {
 		name, value, ok := strings.Cut(string(kv), "=")
-		if !ok || had[string(kv)] || ownVariables[name] || !utf8.Valid(kv) {
+		if !ok || had[string(kv)] || !carried(name) || !utf8.Valid(kv) {
 			continue
 		}
 		if size += len(kv); size > maxEnvBytes {
@@ -157,8 +157,26 @@ func readSurroundings(f *os.File, before []string) (string, map[string]string) {
 	return string(dir), env
 }
 
-// ownVariables are the shell's, set anew in each.
-var ownVariables = map[string]bool{"_": true, "PWD": true, "OLDPWD": true, "SHLVL": true}
+// carried says whether an exported variable goes on to later commands. Not those
+// by which the shell and the loader find out what to run, and how to read the
+// line: each line is decided on by its text, and a call that was allowed must not
+// change what an innocent one means after it. Within its own line, which people
+// read as a whole, a command may set them. What a program reads for itself, as
+// GIT_DIR or PYTHONPATH, is not known here and is carried.
+func carried(name string) bool {
+	return name != "" && !fixedVariables[name] && !strings.HasPrefix(name, "LD_") && !strings.HasPrefix(name, "BASH")
+}
+
+// fixedVariables are the same for every command of an agent, or the shell's own
+// in each. With BASH* come start-up files, options and exported functions.
+var fixedVariables = map[string]bool{
+	// Where programs, directories and files are looked for.
+	"PATH": true, "CDPATH": true, "HOME": true, "EXECIGNORE": true, "GLOBIGNORE": true, "GCONV_PATH": true, "GLIBC_TUNABLES": true,
+	// How the shell starts, reads a line, and what it runs beside it.
+	"ENV": true, "IFS": true, "SHELLOPTS": true, "POSIXLY_CORRECT": true, "PS4": true, "PROMPT_COMMAND": true,
+	// The shell's own, set anew in each.
+	"_": true, "PWD": true, "OLDPWD": true, "SHLVL": true,
+}
 
 // outlet is the reading end of a command's output.
 type outlet struct {

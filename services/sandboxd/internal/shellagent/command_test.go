@@ -65,6 +65,25 @@ func TestCommand(t *testing.T) {
 	}
 }
 
+// What decides which program a name means is the agent's, whatever a command says.
+func TestMeaningIsNotCarried(t *testing.T) {
+	bash, err := findShell()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range []string{
+		`export PATH=/workspace/bin:$PATH`, `export HOME=/workspace CDPATH=/workspace ENV=/workspace/rc BASH_ENV=/workspace/rc`,
+		`export LD_LIBRARY_PATH=/workspace LD_PRELOAD=`, `export PS4='$(id)' GLOBIGNORE='*' PROMPT_COMMAND=id IFS=x POSIXLY_CORRECT=1`,
+		`ls() { echo forged; }; export -f ls`, `set -x; export SHELLOPTS`, `shopt -s extglob; export BASHOPTS`,
+		`printf '%s\n' "$PWD" >&3; printf 'PATH=/workspace\0LD_AUDIT=x\0BASH_FUNC_ls%%%%=() { :; }\0=x\0' >&3; trap - EXIT`,
+	} {
+		done, _ := runLine(t, bash, line)
+		if done.env == nil || len(done.env) > 0 || done.dir == "" {
+			t.Errorf("%s left %q in %q", line, done.env, done.dir)
+		}
+	}
+}
+
 func TestLongOutputIsBounded(t *testing.T) {
 	done, chunks := runLine(t, "/bin/sh", "yes äöü | head -c 6000000")
 	total := 0

@@ -1,8 +1,11 @@
 package shellagent
 
 import (
+	"encoding/json"
 	"net/http"
+	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/holdfast-io/holdfast/services/sandboxd/internal/agui"
 )
@@ -10,15 +13,28 @@ import (
 // toolName is what the agent calls its one tool, in AG-UI and towards policy.
 const toolName = "shell"
 
+const (
+	// messageBytes is how much of a command is said in one text message, as the
+	// JSON in which it is kept: a reader bounds a message (Holdfast's at 512 KiB),
+	// and a byte may take six when it is written.
+	messageBytes = 128 << 10
+	// pieceBytes bounds one delta, so that even six times as long it is less than
+	// a message, and than the event that sandboxd takes.
+	pieceBytes = 16 << 10
+)
+
 // speaker writes AG-UI events as server-sent events, each at once. It belongs
 // to one goroutine. When the client is gone, what is said is lost; the request's
 // context tells the turn.
 type speaker struct {
 	w     http.ResponseWriter
 	flush *http.ResponseController
-	// message is the text message that is open; mid whether its last line is.
-	message string
-	mid     bool
+	// call names the text that is open, part counts its messages, and size is
+	// what the last of them has in JSON; mid says whether its last line is open.
+	call string
+	part int
+	size int
+	mid  bool
 }
 
 func newSpeaker(w http.ResponseWriter) *speaker {
@@ -57,19 +73,59 @@ func (s *speaker) toolResult(id string, result map[string]any) {
 	})
 }
 
-// openText begins the message in which a person sees the call.
+// openText begins what a person sees of the call: one text message, or several
+// when it is long.
 func (s *speaker) openText(id string) {
-	s.message, s.mid = id+"-text", false
-	s.event(map[string]string{"type": agui.TypeTextStart, "messageId": s.message, "role": "assistant"})
+	s.call, s.part, s.mid = id, 0, false
+	s.openMessage()
 }
 
-func (s *speaker) text(delta string) {
+func (s *speaker) openMessage() {
+	s.part, s.size = s.part+1, 0
+	s.event(map[string]string{"type": agui.TypeTextStart, "messageId": s.messageID(), "role": "assistant"})
+}
+
+func (s *speaker) messageID() string {
+	if s.part == 1 {
+		return s.call + "-text"
+	}
+	return s.call + "-text-" + strconv.Itoa(s.part)
+}
+
+// text says more, in a further message where the open one has no room.
+func (s *speaker) text(text string) {
+	for text != "" {
+		n := min(len(text), pieceBytes)
+		for n < len(text) && n > pieceBytes-utf8.UTFMax && !utf8.RuneStart(text[n]) {
+			n--
+		}
+		s.piece(text[:n])
+		text = text[n:]
+	}
+}
+
+func (s *speaker) piece(delta string) {
+	size := jsonBytes(delta)
+	if s.size+size > messageBytes {
+		s.closeText()
+		s.openMessage()
+	}
+	s.size += size
 	s.mid = !strings.HasSuffix(delta, "\n")
-	s.event(map[string]string{"type": agui.TypeTextContent, "messageId": s.message, "delta": delta})
+	s.event(map[string]string{"type": agui.TypeTextContent, "messageId": s.messageID(), "delta": delta})
+}
+
+// jsonBytes is the length of a string in JSON at its longest: escaped for HTML too.
+func jsonBytes(text string) int {
+	raw, err := json.Marshal(text)
+	if err != nil { // a string always encodes
+		panic(err)
+	}
+	return len(raw)
 }
 
 func (s *speaker) midLine() bool { return s.mid }
 
 func (s *speaker) closeText() {
-	s.event(map[string]string{"type": agui.TypeTextEnd, "messageId": s.message})
+	s.event(map[string]string{"type": agui.TypeTextEnd, "messageId": s.messageID()})
 }

@@ -186,11 +186,14 @@ func (t *turn) report(ctx context.Context, call string, r report) error {
 	return t.api.result(ctx, call, r)
 }
 
-// command puts a line into the surroundings that the ones before it left.
+// command puts a line into the surroundings that the ones before it left. What
+// isn't carried is left out here too: the state comes from outside.
 func (t *turn) command(line string) command {
 	env := slices.Clone(t.cfg.Env)
 	for _, name := range slices.Sorted(maps.Keys(t.plan.Env)) {
-		env = append(env, name+"="+t.plan.Env[name])
+		if carried(name) {
+			env = append(env, name+"="+t.plan.Env[name])
+		}
 	}
 	dir := t.plan.Dir
 	if !isDir(dir) {

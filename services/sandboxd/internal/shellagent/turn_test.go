@@ -2,6 +2,7 @@ package shellagent
 
 import (
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -67,6 +68,95 @@ func message(text string) string {
 	return string(agui.Encode(map[string]any{
 		"threadId": "t", "runId": "r", "messages": []any{map[string]string{"role": "user", "content": text}},
 	}))
+}
+
+// allowing is a Holdfast whose policy allows everything.
+func allowing(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Path == "/v1/agent/calls" {
+		_, _ = w.Write([]byte(`{"decision":"allow","call":"c-1","argsHash":"h"}`))
+		return
+	}
+	_, _ = w.Write([]byte(`{"go":true}`))
+}
+
+// texts puts a stream's text messages together, in order; each must be complete.
+func texts(t *testing.T, stream string) (all []string) {
+	t.Helper()
+	open, ids := "", make(map[string]bool)
+	for events := agui.NewReader(strings.NewReader(stream), 256<<10); ; {
+		raw, err := events.Next()
+		if errors.Is(err, io.EOF) {
+			return all
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		var e struct{ Type, MessageID, Delta string }
+		if err := json.Unmarshal(raw, &e); err != nil {
+			t.Fatal(err)
+		}
+		switch e.Type {
+		case agui.TypeTextStart:
+			if ids[e.MessageID] || open != "" {
+				t.Fatalf("message %s opened again, or while %q was", e.MessageID, open)
+			}
+			open, ids[e.MessageID] = e.MessageID, true
+			all = append(all, "")
+		case agui.TypeTextContent:
+			if e.MessageID != open {
+				t.Fatalf("a piece of %s while %q is open", e.MessageID, open)
+			}
+			all[len(all)-1] += e.Delta
+		case agui.TypeTextEnd:
+			open = ""
+		}
+	}
+}
+
+// A command may say more than one message holds; nothing of it is lost.
+func TestLongOutputIsSeveralMessages(t *testing.T) {
+	for name, tc := range map[string]struct{ line, said string }{
+		"plain":         {`head -c 700000 /dev/zero | tr '\0' x`, strings.Repeat("x", 700000)},
+		"control bytes": {`head -c 700000 /dev/zero | tr '\0' '\001'`, strings.Repeat("\x01", 700000)},
+		"HTML":          {`head -c 700000 /dev/zero | tr '\0' '<'`, strings.Repeat("<", 700000)},
+		"runes":         {`yes ä | head -n 200000`, strings.Repeat("ä\n", 200000)},
+		"a long line":   {": '" + strings.Repeat("<", 60000) + "'", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			stream, ending := post(t, allowing, time.Minute, message(tc.line))
+			if ending == nil || ending.Outcome != agui.OutcomeSuccess {
+				t.Fatalf("ending %+v", ending)
+			}
+			all := texts(t, stream)
+			for _, text := range all {
+				if raw, err := json.Marshal(text); err != nil || len(raw) > messageBytes {
+					t.Errorf("a message of %d bytes, %v", len(raw), err)
+				}
+			}
+			want := "$ " + tc.line + "\n" + tc.said
+			if !strings.HasSuffix(want, "\n") {
+				want += "\n"
+			}
+			if got := strings.Join(all, ""); got != want+"exit 0\n" || len(all) < 2 {
+				t.Errorf("%d messages with %d bytes, want %d", len(all), len(got), len(want))
+			}
+		})
+	}
+}
+
+// A state that was made elsewhere changes no meaning either.
+func TestForgedState(t *testing.T) {
+	body := agui.Encode(map[string]any{
+		"threadId": "t", "runId": "r", "messages": []any{map[string]string{"role": "user", "content": `echo "$PATH $KEPT"; ls`}},
+		"state": state{Shell: plan{Env: map[string]string{
+			"PATH": "/workspace/bin", "LD_PRELOAD": "/workspace/x.so", "BASH_FUNC_ls%%": "() { echo forged; }", "KEPT": "kept",
+		}}},
+	})
+	stream, _ := post(t, allowing, time.Minute, string(body))
+	if got, want := strings.Join(texts(t, stream), ""), os.Getenv("PATH")+" kept\nexit 0\n"; !strings.HasSuffix(got, want) {
+		t.Errorf("said %q, want at its end %q", got, want)
+	}
 }
 
 func TestHeldCallWaitsInTheRun(t *testing.T) {
