@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -51,6 +52,7 @@ type sandbox struct {
 	cutAt     int // ends the stream before this k, once; 0 for never
 	hang      bool
 	refuse    *sandboxapi.Problem
+	broken    *sandboxapi.Problem // answers for the spool after it was cut
 	starts    int
 	cancelled int
 	input     json.RawMessage
@@ -101,9 +103,13 @@ func (s *sandbox) start(w http.ResponseWriter, r *http.Request) {
 
 func (s *sandbox) spool(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
-	cutAt, hang, end := s.cutAt, s.hang, s.end
+	cutAt, hang, end, broken := s.cutAt, s.hang, s.end, s.broken
 	s.cutAt = 0
 	s.mu.Unlock()
+	if cutAt == 0 && broken != nil {
+		broken.Write(w)
+		return
+	}
 	from, err := strconv.Atoi(r.URL.Query().Get("from"))
 	if err != nil {
 		w.WriteHeader(http.StatusBadRequest)
@@ -473,6 +479,30 @@ func TestRefusedRun(t *testing.T) {
 			t.Errorf("%s: over %t, %v", code, over, err)
 		}
 	}
+}
+
+// A run whose spool sandboxd could not go on writing fails, and says why.
+func TestBrokenSpool(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	box := newSandbox(t, said, "success")
+	box.cutAt = 4
+	box.broken = sandboxapi.NewProblem(http.StatusGone, sandboxapi.CodeSpoolGone, "the spool is gone: no space left on device")
+	if err := w.drive(box); err == nil {
+		t.Fatal("a cut is tried again")
+	}
+	if err := w.drive(box); err != nil {
+		t.Fatal(err)
+	}
+	all := w.payloads()
+	failed, ok := all[len(all)-1].(session.RunFailed)
+	if !ok || failed.Cause != decider.CauseProtocol || !strings.Contains(failed.Detail, "no space left on device") {
+		t.Errorf("%+v", all[len(all)-1])
+	}
+	if w.state().Run != nil || box.cancelled != 1 {
+		t.Errorf("open %v, cancelled %d times", w.state().Run, box.cancelled)
+	}
+	w.checkLog()
 }
 
 // A runner that was replaced while it hung stops at its next step.

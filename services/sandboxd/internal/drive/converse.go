@@ -193,7 +193,7 @@ func (d *Driver) finish(ctx context.Context, r *run, res result) {
 	defer d.mu.Unlock()
 	d.open = nil
 	if _, err := r.spool.Finish(outcome, reason, last...); err != nil {
-		// Readers get the error instead of an end, and will find the run lost.
+		// Readers are cut off, and get ErrGone when they come again.
 		d.cfg.Log.Error("end of a run not spooled", "run", r.id, "err", errors.Join(err, r.spool.Close()))
 	}
 	if err := d.retire(r.id); err != nil {

@@ -36,7 +36,8 @@ var (
 	ErrInvalid = errors.New("invalid run")
 	// ErrUnknown says that there was never such a run here.
 	ErrUnknown = errors.New("unknown run")
-	// ErrGone says that a run is over and its spool is kept no longer.
+	// ErrGone says that a run is over and its spool is kept no longer, or could not
+	// be written to its end.
 	ErrGone = errors.New("the spool is gone")
 	// ErrStopping refuses runs when the sandbox is about to end.
 	ErrStopping = errors.New("the sandbox is stopping")
@@ -126,7 +127,8 @@ func New(cfg Config) (*Driver, error) {
 		if !s.Ended() {
 			const reason = "the sandbox ended before the run did"
 			if _, err := s.Finish(agui.OutcomeError, reason, agui.RunError("sandbox-lost", reason)); err != nil {
-				return nil, err
+				// Its readers get ErrGone, which is an end too.
+				cfg.Log.Error("end of a lost run not spooled", "path", path, "err", errors.Join(err, s.Close()))
 			}
 		}
 		id := filepath.Base(path)
@@ -233,6 +235,10 @@ func (d *Driver) Spool(id string) (*spool.Spool, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if s := d.spools[id]; s != nil {
+		// Whoever waited for its end would wait for ever.
+		if err := s.Broken(); err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrGone, err)
+		}
 		return s, nil
 	}
 	switch known, err := d.known(id); {

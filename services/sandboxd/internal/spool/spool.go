@@ -133,7 +133,11 @@ func (s *Spool) append(events [][]byte, end *sandboxapi.SpoolLine) (uint64, erro
 		}
 	}
 	if _, err := s.file.Write(buf.Bytes()); err != nil {
-		// What is half written must never be read: readers stop at size.
+		// What is half written must never be read: readers stop at size. They learn
+		// the reason, and where spools lie is nothing to them.
+		if at, ok := errors.AsType[*os.PathError](err); ok {
+			err = at.Err
+		}
 		s.err = fmt.Errorf("append to spool: %w", err)
 		s.broadcast()
 		return 0, s.err
@@ -179,6 +183,17 @@ func (s *Spool) Ended() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.ended
+}
+
+// Broken says why a spool will never have its end; nil for one that has it, or
+// may still get it.
+func (s *Spool) Broken() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended {
+		return nil
+	}
+	return s.err
 }
 
 // Close gives up on a spool that can't be ended any more; its readers get an error.
