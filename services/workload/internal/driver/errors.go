@@ -12,6 +12,9 @@ var (
 	ErrOlderIntent = errors.New("older intent")
 	// ErrNotFound says that the session has no such sandbox.
 	ErrNotFound = errors.New("no such sandbox")
+	// ErrWorkspaceGone says that the session's volume, which an earlier incarnation
+	// had, isn't there any more. No empty one is made in its place.
+	ErrWorkspaceGone = errors.New("the session's workspace is gone")
 	// ErrNotRunning says that the sandbox is suspended or lost.
 	ErrNotRunning = errors.New("sandbox is not running")
 	// ErrBusy says that another generation of the session still runs.

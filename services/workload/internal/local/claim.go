@@ -213,11 +213,16 @@ func (d *Driver) createCold(ctx context.Context, c driver.Claim, watch *stopwatc
 	return d.describe(sb, watch), nil
 }
 
-// restart starts a new incarnation of a suspended or lost sandbox.
+// restart starts a new incarnation of a suspended or lost sandbox. Its record was
+// written after its volume, so a volume that isn't there was lost: it isn't made
+// again, which would look like a workspace that was kept.
 func (d *Driver) restart(ctx context.Context, sb *sandbox, c driver.Claim) (driver.Sandbox, error) {
 	watch := startWatch()
 	r, _ := d.peek(sb)
 	r.Intent, r.Epoch, r.Cause = c.Intent, c.Epoch, ""
+	if there, err := exists(d.paths.workspace(r)); err == nil && r.HasVolume && !there {
+		return driver.Sandbox{}, fmt.Errorf("session %s: %w", c.Session, driver.ErrWorkspaceGone)
+	}
 	uid, err := d.prepareWorkspace(r)
 	if err != nil {
 		return driver.Sandbox{}, fmt.Errorf("%w: workspace: %w", driver.ErrStart, err)
@@ -266,7 +271,10 @@ func (d *Driver) prepareWorkspace(r record) (int, error) {
 	}
 	owner, err := ownerOf(dir)
 	if errors.Is(err, os.ErrNotExist) {
-		return d.withUID(func(uid int) error { return makeOwned(dir, uid) })
+		return d.withUID(func(uid int) error {
+			// On disk before the record that says that it was there.
+			return errors.Join(makeOwned(dir, uid), syncDir(filepath.Dir(dir)))
+		})
 	}
 	if err != nil || os.Getuid() != 0 || d.ourUID(owner) {
 		return owner, err

@@ -2,6 +2,8 @@ package local
 
 import (
 	"bufio"
+	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -266,6 +268,74 @@ func TestLoss(t *testing.T) {
 				t.Errorf("the next generation's volume says %q", out)
 			}
 		})
+	}
+}
+
+// TestVolumeGone removes the volume of a suspended session: a resume says so and makes
+// no empty one, the next generation has a new one.
+func TestVolumeGone(t *testing.T) {
+	dir := t.TempDir()
+	d := open(t, testConfig(dir, sandboxapi.IsolationNone))
+	c := claimOf("s-1", 5)
+	drivertest.Start(t, d, c)
+	if err := d.Suspend(t.Context(), c.Ref, 6); err != nil {
+		t.Fatal(err)
+	}
+	volume := d.paths.volume(keyOf(c.Ref))
+	if err := os.RemoveAll(volume); err != nil {
+		t.Fatal(err)
+	}
+	c.Intent = 7
+	if _, err := d.Resume(t.Context(), c); !errors.Is(err, driver.ErrWorkspaceGone) {
+		t.Errorf("resume: %v, want %v", err, driver.ErrWorkspaceGone)
+	}
+	if there, err := exists(volume); err != nil || there {
+		t.Errorf("an empty volume was made: %t, %v", there, err)
+	}
+	c.Generation, c.Intent = 2, 8
+	drivertest.Start(t, d, c)
+}
+
+// TestReownEndsWithTheTop watches whose owners change in which order: while anything is
+// left to do the top must be the old one's, which is what has it done again.
+func TestReownEndsWithTheTop(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("SKIPPED: only root gives files away")
+	}
+	dir := filepath.Join(t.TempDir(), "workspace")
+	if err := os.MkdirAll(filepath.Join(dir, "sub"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	watch, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Close(watch) })
+	if _, err := unix.InotifyAddWatch(watch, dir, unix.IN_ATTRIB); err != nil {
+		t.Fatal(err)
+	}
+	const uid = 4242
+	if err := reown(dir, uid); err != nil {
+		t.Fatal(err)
+	}
+	buf := make([]byte, 4096)
+	n, err := unix.Read(watch, buf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var changed []string // "" is the top
+	for b := buf[:n]; len(b) >= unix.SizeofInotifyEvent; {
+		end := unix.SizeofInotifyEvent + int(binary.NativeEndian.Uint32(b[12:]))
+		changed = append(changed, string(bytes.TrimRight(b[unix.SizeofInotifyEvent:end], "\x00")))
+		b = b[end:]
+	}
+	if !slices.Equal(changed, []string{"sub", ""}) {
+		t.Errorf("changed in this order: %q", changed)
+	}
+	for _, path := range []string{dir, filepath.Join(dir, "sub")} {
+		if owner, err := ownerOf(path); err != nil || owner != uid {
+			t.Errorf("%s is %d's, %v", path, owner, err)
+		}
 	}
 }
 

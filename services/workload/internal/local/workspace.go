@@ -53,14 +53,19 @@ func remakeOwned(dir string, uid int) error {
 	return makeOwned(dir, uid)
 }
 
-// reown gives a tree to another uid: that of a driver that ran as somebody else.
+// reown gives a tree to another uid: that of a driver that ran as somebody else. Its
+// top comes last: by that it is seen to be done, so one that was cut off is repeated.
 func reown(dir string, uid int) error {
-	return walkRooted(dir, func(root *os.Root, path string, _ fs.DirEntry, err error) error {
-		if err != nil {
+	err := walkRooted(dir, func(root *os.Root, path string, _ fs.DirEntry, err error) error {
+		if err != nil || path == filepath.Base(dir) {
 			return err
 		}
 		return root.Lchown(path, uid, uid)
 	})
+	if err != nil {
+		return err
+	}
+	return os.Lchown(dir, uid, uid)
 }
 
 // removeTree removes a tree that an agent may have filled: also directories
