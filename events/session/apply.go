@@ -108,7 +108,7 @@ func (s *State) evolveWorkload(meta events.Meta, p Payload) {
 	case ClaimRequested:
 		*w = Workload{
 			Generation: p.Generation, Status: WorkloadRequested, ClaimDeadline: p.Deadline,
-			WasReady: w.WasReady, Since: meta.Time,
+			WasReady: w.WasReady, Failures: w.Failures, Since: meta.Time,
 		}
 		s.IntentN = meta.N
 	case Claimed:
@@ -116,20 +116,25 @@ func (s *State) evolveWorkload(meta events.Meta, p Payload) {
 		w.Path, w.Isolation, w.LayersMs = p.Path, p.Isolation, p.LayersMs
 	case Ready:
 		w.Status, w.SandboxUID, w.PodUID, w.Restarts = WorkloadReady, p.SandboxUID, p.PodUID, p.Restarts
-		w.Path, w.Isolation, w.LayersMs, w.WasReady = p.Path, p.Isolation, p.LayersMs, true
+		w.Path, w.Isolation, w.LayersMs, w.WasReady, w.Failures = p.Path, p.Isolation, p.LayersMs, true, 0
 		s.LastActivity = meta.Time
 	case Resumed:
 		w.Status, w.PodUID, w.Restarts, w.Isolation, w.LayersMs = WorkloadReady, p.PodUID, p.Restarts, p.Isolation, p.LayersMs
+		w.Failures = 0
 		s.LastActivity = meta.Time
 	case Suspended:
 		w.Status, s.Suspending, w.PodUID = WorkloadSuspended, false, ""
 		clear(s.Holders)
 	case Lost:
+		if w.Status != WorkloadReady {
+			w.Failures++ // it was still on its way
+		}
 		// The restart is lazy: when a run is due.
 		w.Status, w.Cause, s.Suspending, s.WantRunning, w.PodUID = WorkloadLost, p.Cause, false, false, ""
 		clear(s.Holders)
 	case Failed:
 		w.Status, w.Cause, s.Suspending = WorkloadFailed, p.Cause, false
+		w.Failures++
 	case Released:
 		w.Status, s.Suspending, w.PodUID = WorkloadReleased, false, ""
 		clear(s.Holders)

@@ -106,6 +106,9 @@ type Workload struct {
 	ClaimDeadline time.Time
 	// WasReady says that this session had a ready sandbox before.
 	WasReady bool
+	// Failures counts the claims and resumes that came to nothing since a sandbox
+	// was ready last.
+	Failures int
 	Cause    string
 	Since    time.Time
 }

@@ -104,7 +104,8 @@ var workloadMoves = []move{
 		return payloads{session.Resumed{Generation: w.state.Workload.Generation, PodUID: w.id("pod"), Isolation: "namespaces"}}
 	}},
 	{events.ServiceWorkload, func(s *session.State, _ time.Time) bool {
-		return live(s) && status(s, session.WorkloadReady, session.WorkloadSuspended)
+		return live(s) && (status(s, session.WorkloadReady, session.WorkloadSuspended) ||
+			s.Workload.WasReady && status(s, session.WorkloadRequested, session.WorkloadClaimed))
 	}, func(w *walk) payloads {
 		return payloads{session.Lost{Generation: w.state.Workload.Generation, PodUID: w.state.Workload.PodUID, Cause: "sandbox-died"}}
 	}},

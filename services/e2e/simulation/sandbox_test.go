@@ -104,7 +104,7 @@ func (w *world) effectOn(e *effect, fail bool) (decide, error) {
 			return w.claim(e, fail)
 		}
 		if fail {
-			return workloadtest.Failed(session.Failed{Generation: e.generation, Cause: "entrypoint-failed"}), nil
+			return workloadtest.Failed(session.Failed{Generation: e.generation, Cause: "entrypoint-failed"}, true), nil
 		}
 		return workloadtest.BecameReady(session.Ready{Generation: e.generation, SandboxUID: "box", PodUID: e.pod, Path: "cold"}), nil
 	case workloadtest.Suspend:
@@ -142,7 +142,7 @@ func (w *world) claim(e *effect, fail bool) (decide, error) {
 		return nil, err
 	}
 	if fail {
-		return workloadtest.Failed(session.Failed{Generation: e.generation, Cause: "isolation-unavailable"}), nil
+		return workloadtest.Failed(session.Failed{Generation: e.generation, Cause: "isolation-unavailable"}, true), nil
 	}
 	for generation, other := range w.driver.boxes {
 		switch {

@@ -109,6 +109,7 @@ type want struct {
 	runtime session.RuntimeRef
 	claimAt time.Time
 	claimed session.Workload
+	keep    bool // the workspace, at the release
 }
 
 func (a *App) look(ctx context.Context, tenant, id string) (want, error) {
@@ -121,7 +122,8 @@ func (a *App) look(ctx context.Context, tenant, id string) (want, error) {
 		st := s.State
 		w = want{
 			action: decider.Plan(st), intent: st.IntentN, podUID: st.Workload.PodUID, runtime: st.Runtime, claimed: st.Workload,
-			ref: driver.Ref{Tenant: tenant, Session: id, Generation: st.Workload.Generation},
+			keep: decider.KeepsWorkspace(st),
+			ref:  driver.Ref{Tenant: tenant, Session: id, Generation: st.Workload.Generation},
 		}
 		if at, ok := st.ClaimAt(); ok {
 			w.claimAt = at

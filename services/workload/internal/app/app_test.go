@@ -5,6 +5,7 @@ import (
 	"crypto/ed25519"
 	"errors"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -455,6 +456,66 @@ func TestResumeFails(t *testing.T) {
 			w.want(session.PhaseReady, 2)
 		})
 	}
+}
+
+// Claims of later generations that come to nothing cost the session its sandbox, in
+// the end its life, and never its files.
+func TestFailureKeepsTheWorkspace(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.settle()
+	w.driver.die()
+	w.settle()
+	w.driver.fail("Claim", 1000, driver.ErrInvalid)
+	for _, want := range []session.WorkloadStatus{session.WorkloadLost, session.WorkloadLost, session.WorkloadFailed} {
+		w.append(session.ResumeRequested{Cause: "run"})
+		w.settle()
+		if got := w.state().Workload; got.Status != want || got.Cause != "runtime-refused" {
+			t.Fatalf("generation %d: %s %q, want %s", got.Generation, got.Status, got.Cause, want)
+		}
+	}
+	w.append(session.EndRequested{Outcome: session.OutcomeFailed, Cause: "workload failed"})
+	w.settle()
+	if got := w.state().Workload.Status; got != session.WorkloadReleased {
+		t.Fatalf("%s", got)
+	}
+	if slices.Contains(w.driver.calls, "Release") {
+		t.Errorf("the workspace was removed: %v", w.driver.calls)
+	}
+}
+
+// A volume that is gone is a loss that says so.
+func TestResumeWithoutItsWorkspace(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	resume(w)
+	w.driver.fail("Resume", 1, driver.ErrWorkspaceGone)
+	w.settle()
+	if got := w.lastLost(); got.Cause != "workspace-gone" || got.WorkspaceKept {
+		t.Errorf("lost: %+v", got)
+	}
+}
+
+// lastLost is the newest loss in the log.
+func (w *world) lastLost() session.Lost {
+	w.t.Helper()
+	info, err := w.log.Info(context.Background())
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for seq := info.LastSeq; seq > 1; seq-- {
+		m, err := w.log.Get(context.Background(), seq)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		for _, r := range m.Envelope.Events {
+			if r.Type == session.TypeLost {
+				return given.Only[session.Lost](w.t, []events.Record{r})
+			}
+		}
+	}
+	w.t.Fatal("nothing was lost")
+	return session.Lost{}
 }
 
 func TestSuspendOfWhatIsGone(t *testing.T) {

@@ -77,7 +77,7 @@ func (a *App) act(ctx context.Context, w want) (again bool, err error) {
 	case decider.Suspend:
 		err := a.driver.Suspend(ctx, w.ref, w.intent)
 		if errors.Is(err, driver.ErrNotFound) {
-			return true, a.lost(ctx, w.ref, w.podUID, err.Error())
+			return true, a.lost(ctx, w.ref, w.podUID, err.Error(), a.keeps(ctx, w))
 		}
 		if err != nil {
 			return false, err
@@ -86,12 +86,7 @@ func (a *App) act(ctx context.Context, w want) (again bool, err error) {
 		failpoint.Hit("workload-put-away")
 		return true, a.step(ctx, w.ref.Tenant, w.ref.Session, "suspend", decider.Suspended(w.ref.Generation))
 	case decider.Release:
-		if err := a.driver.Release(ctx, w.ref, w.intent, false); err != nil {
-			return false, err
-		}
-		a.forget(w.podUID)
-		failpoint.Hit("workload-removed")
-		return true, a.step(ctx, w.ref.Tenant, w.ref.Session, "release", decider.Released(w.ref.Generation))
+		return true, a.release(ctx, w)
 	case decider.Verify:
 		return false, a.verify(ctx, w)
 	case decider.Clear:
@@ -105,6 +100,21 @@ func (a *App) act(ctx context.Context, w want) (again bool, err error) {
 // nothing) and removes what it left, but the workspace.
 func (a *App) clear(ctx context.Context, w want) error {
 	return a.driver.Release(ctx, w.ref, w.intent, true)
+}
+
+// release removes what is left of an ending session: all of it, unless its end is a
+// failure.
+func (a *App) release(ctx context.Context, w want) error {
+	if err := a.driver.Release(ctx, w.ref, w.intent, w.keep); err != nil {
+		return err
+	}
+	if w.keep && a.keeps(ctx, w) {
+		a.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "the workspace of a failed session is kept",
+			slog.String("tenant", w.ref.Tenant), slog.String("session", w.ref.Session))
+	}
+	a.forget(w.podUID)
+	failpoint.Hit("workload-removed")
+	return a.step(ctx, w.ref.Tenant, w.ref.Session, "release", decider.Released(w.ref.Generation))
 }
 
 func (a *App) claimOf(ctx context.Context, w want) (driver.Claim, error) {
@@ -225,7 +235,7 @@ func (a *App) failed(ctx context.Context, w want, err error) error {
 		slog.String("session", w.ref.Session), slog.Uint64("generation", w.ref.Generation), slog.Any("error", err))
 	return a.step(ctx, w.ref.Tenant, w.ref.Session, "claim", decider.Failed(session.Failed{
 		Generation: w.ref.Generation, Cause: cause, Detail: err.Error(),
-	}))
+	}, a.survives(ctx, w, err)))
 }
 
 // notResumed is failed for a resume: the sandbox is lost, and the runtime's onLoss
@@ -235,7 +245,7 @@ func (a *App) notResumed(ctx context.Context, w want, err error) error {
 	if cause == "" {
 		return err
 	}
-	return a.lost(ctx, w.ref, "", cause)
+	return a.lost(ctx, w.ref, "", cause, a.survives(ctx, w, err))
 }
 
 // verdict gives the cause for which a claim or resume has come to nothing; none
@@ -271,6 +281,7 @@ func causeOf(err error) (cause string, final bool) {
 		{driver.ErrIsolationUnavailable, decider.CauseIsolation, true},
 		{driver.ErrInvalid, decider.CauseInvalid, true},
 		{driver.ErrNotFound, decider.CauseDied, true}, // only a resume meets it
+		{driver.ErrWorkspaceGone, decider.CauseWorkspace, true},
 		{driver.ErrStart, decider.CauseStart, false},
 		{driver.ErrBindRefused, decider.CauseBind, false},
 		{driver.ErrNotRunning, decider.CauseDied, false},
@@ -294,24 +305,25 @@ func (a *App) verify(ctx context.Context, w want) error {
 		return err
 	}
 	a.cfg.Logger.LogAttrs(ctx, slog.LevelInfo, "sandbox is gone", slog.String("session", w.ref.Session), slog.Any("error", err))
-	return a.lost(ctx, w.ref, w.podUID, decider.CauseDied)
+	return a.lost(ctx, w.ref, w.podUID, decider.CauseDied, a.keeps(ctx, w))
 }
 
-// lost appends that an incarnation is gone. The driver keeps the files of a
-// runtime with a volume.
-func (a *App) lost(ctx context.Context, ref driver.Ref, podUID, cause string) error {
-	w, err := a.look(ctx, ref.Tenant, ref.Session)
-	if err != nil {
-		return err
-	}
+// lost appends that an incarnation is gone; kept says whether its files are still
+// there.
+func (a *App) lost(ctx context.Context, ref driver.Ref, podUID, cause string, kept bool) error {
 	return a.step(ctx, ref.Tenant, ref.Session, "lost", decider.Lost(session.Lost{
-		Generation: ref.Generation, PodUID: podUID, Cause: cause, WorkspaceKept: a.keeps(ctx, w),
+		Generation: ref.Generation, PodUID: podUID, Cause: cause, WorkspaceKept: kept,
 	}))
 }
 
-// keeps says whether the session's workspace outlives its sandbox; where the
-// runtime can't be read, nothing is promised.
+// keeps says whether the session's workspace outlives its sandbox, as the driver does
+// for a runtime with a volume; where the runtime can't be read, nothing is promised.
 func (a *App) keeps(ctx context.Context, w want) bool {
 	spec, err := a.spec(ctx, w.ref.Tenant, w.runtime)
 	return err == nil && spec.HasVolume
+}
+
+// survives is keeps after a claim or resume that came to nothing for err.
+func (a *App) survives(ctx context.Context, w want, err error) bool {
+	return !errors.Is(err, driver.ErrWorkspaceGone) && a.keeps(ctx, w)
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/holdfast-io/holdfast/events/session"
 	"github.com/holdfast-io/holdfast/projections"
 	"github.com/holdfast-io/holdfast/services/internal/reactor"
+	"github.com/holdfast-io/holdfast/services/workload/internal/decider"
 	"github.com/holdfast-io/holdfast/services/workload/internal/driver"
 )
 
@@ -51,7 +52,11 @@ func (a *App) Watch(ctx context.Context, runtimes Runtimes) error {
 // lost on its way.
 func (a *App) ended(ctx context.Context, e driver.Event) {
 	a.forget(e.PodUID)
-	if err := a.lost(ctx, e.Ref, e.PodUID, e.Cause); err != nil {
+	w, err := a.look(ctx, e.Tenant, e.Session)
+	if err == nil {
+		err = a.lost(ctx, e.Ref, e.PodUID, e.Cause, a.keeps(ctx, w))
+	}
+	if err != nil {
 		a.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "loss not recorded, trying again",
 			slog.String("session", e.Session), slog.Any("error", err))
 	}
@@ -88,13 +93,14 @@ func (a *App) compare(ctx context.Context, f driver.Found) error {
 		return err
 	}
 	var (
-		known, released bool
-		intent          uint64
+		known, released, keep bool
+		intent                uint64
 	)
 	err = a.sessions.Read(ctx, subject, func(s eventlog.Snapshot[*session.State]) error {
 		w := s.State.Workload
 		known, intent = s.Exists() && w.Generation >= f.Generation, s.State.IntentN
 		released = w.Generation == f.Generation && w.Status == session.WorkloadReleased
+		keep = decider.KeepsWorkspace(s.State)
 		return nil
 	})
 	switch {
@@ -104,7 +110,7 @@ func (a *App) compare(ctx context.Context, f driver.Found) error {
 		report("the log does not know it")
 		return nil
 	case released:
-		return a.driver.Release(ctx, f.Ref, intent, false)
+		return a.driver.Release(ctx, f.Ref, intent, keep)
 	}
 	a.requeue.Enqueue(reactor.Key{Tenant: f.Tenant, Session: f.Session})
 	return nil

@@ -136,14 +136,36 @@ func Released(generation uint64) Decide {
 	return at(Release, generation, func(time.Time) session.Payload { return session.Released{Generation: generation} })
 }
 
-// Failed records that a claim came to nothing.
-func Failed(p session.Failed) Decide {
+// Failed records that a claim came to nothing; see fruitless. kept says whether the
+// workspace of a session that had one outlives it.
+func Failed(p session.Failed, kept bool) Decide {
 	return func(s *session.State, _ time.Time) ([]events.Record, error) {
 		if a := Plan(s); (a != Claim && a != Ready) || s.Workload.Generation != p.Generation {
 			return nil, ErrOvertaken
 		}
-		return records(p)
+		return fruitless(s, p, kept)
 	}
+}
+
+// maxFailures is how many claims and resumes in a row may come to nothing before a
+// session that has worked is given up. Each is a loss first, so that a host that is
+// in trouble for a while costs no session; but a run that is due asks for the next
+// at once, so that losses without an end would be a loop.
+const maxFailures = 3
+
+// fruitless words a claim that came to nothing: the end of a session that never
+// worked, and a loss for one that did.
+func fruitless(s *session.State, p session.Failed, kept bool) ([]events.Record, error) {
+	if w := s.Workload; w.WasReady && w.Failures+1 < maxFailures {
+		return records(session.Lost{Generation: p.Generation, Cause: p.Cause, WorkspaceKept: kept})
+	}
+	return records(p)
+}
+
+// KeepsWorkspace says that the session's end leaves its volume: it failed, so nobody
+// wanted that end, and its files may be the only copy of somebody's work.
+func KeepsWorkspace(s *session.State) bool {
+	return s.EndOutcome == session.OutcomeFailed && s.Workload.WasReady
 }
 
 // Lost records that a sandbox is gone without our doing: one that ran (podUID as
@@ -174,10 +196,12 @@ const (
 	CauseInvalid    = "runtime-refused"
 	CauseStart      = "start-failed"
 	CauseBind       = "bind-refused"
+	CauseWorkspace  = "workspace-gone"
 )
 
 // Due decides the claim deadline; it is checked here again. A resume that came to
-// nothing is a loss; kept says whether the workspace outlives it.
+// nothing is a loss, a claim what fruitless says; kept says whether the workspace
+// outlives it.
 func Due(kept bool) Decide {
 	return func(s *session.State, now time.Time) ([]events.Record, error) {
 		at, ok := s.ClaimAt()
@@ -188,6 +212,6 @@ func Due(kept bool) Decide {
 		if w.Status == session.WorkloadSuspended {
 			return records(session.Lost{Generation: w.Generation, Cause: CauseTimeout, WorkspaceKept: kept})
 		}
-		return records(session.Failed{Generation: w.Generation, Cause: CauseTimeout, Detail: "not ready in " + s.Terms.Claim.String()})
+		return fruitless(s, session.Failed{Generation: w.Generation, Cause: CauseTimeout, Detail: "not ready in " + s.Terms.Claim.String()}, kept)
 	}
 }

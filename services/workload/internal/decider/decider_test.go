@@ -81,7 +81,7 @@ func TestEveryStepInEveryPhase(t *testing.T) {
 		"suspended":                 {decider.Suspended(1), only("suspending", "workload.suspended")},
 		"resumed":                   {decider.Resumed(session.Resumed{Generation: 1, PodUID: "pod-2"}), only("resuming", "workload.resumed")},
 		"released":                  {decider.Released(1), only("ending", "workload.released")},
-		"failed": {decider.Failed(session.Failed{Generation: 1, Cause: decider.CauseTimeout}), map[string]string{
+		"failed": {decider.Failed(session.Failed{Generation: 1, Cause: decider.CauseTimeout}, true), map[string]string{
 			"": overtaken, "requested": "workload.failed", "claimed": "workload.failed",
 		}},
 		"lost": {decider.Lost(session.Lost{Generation: 1, PodUID: "pod-1"}), map[string]string{
@@ -96,6 +96,72 @@ func TestEveryStepInEveryPhase(t *testing.T) {
 			t.Parallel()
 			given.EveryPhase(t, tc.decide, tc.want)
 		})
+	}
+}
+
+// A session that has worked survives claims and resumes that come to nothing, but not
+// an endless row of them: a run that is due asks for the next at once.
+func TestFruitlessClaimsOfASessionThatWorked(t *testing.T) {
+	t.Parallel()
+	again := session.ResumeRequested{Cause: "run"}
+	lost := func(generation uint64) session.Payload {
+		return session.Lost{Generation: generation, Cause: decider.CauseStart}
+	}
+	claim := func(generation uint64) session.Payload {
+		return session.ClaimRequested{Generation: generation, Deadline: given.Start.Add(given.Terms.Claim.D())}
+	}
+	claimed := func(generation uint64) session.Payload {
+		return session.Claimed{Generation: generation, PodUID: "pod-n"}
+	}
+	second := given.Lost.And(again, claim(2))
+	third := second.And(lost(2), again, claim(3))
+	for name, tc := range map[string]struct {
+		past       given.Past
+		generation uint64
+		want       string
+	}{
+		"the first claim of all":  {given.Requested, 1, "workload.failed"},
+		"one after a loss":        {second, 2, "workload.lost"},
+		"one that was claimed":    {second.And(claimed(2)), 2, "workload.lost"},
+		"two in a row":            {third, 3, "workload.lost"},
+		"three in a row":          {third.And(lost(3), again, claim(4)), 4, "workload.failed"},
+		"a resume and one claim":  {given.Resuming.And(lost(1), again, claim(2)), 2, "workload.lost"},
+		"a resume and two claims": {given.Resuming.And(lost(1), again, claim(2), lost(2), again, claim(3)), 3, "workload.failed"},
+		"ready in between": {
+			third.And(claimed(3), session.Ready{Generation: 3, PodUID: "pod-n"}, session.Lost{Generation: 3, PodUID: "pod-n"}, again, claim(4)), 4, "workload.lost",
+		},
+	} {
+		st := given.Given(t, tc.past)
+		failed := decider.Failed(session.Failed{Generation: tc.generation, Cause: decider.CauseStart}, true)
+		if got := given.Outcome(failed(st, given.Start)); got != tc.want {
+			t.Errorf("%s: failed: %s, want %s", name, got, tc.want)
+		}
+		records, err := decider.Due(true)(st, given.Start.Add(given.Terms.Claim.D()))
+		if got := given.Outcome(records, err); got != tc.want {
+			t.Errorf("%s: due: %s, want %s", name, got, tc.want)
+		}
+		if tc.want == "workload.lost" && !given.Only[session.Lost](t, records).WorkspaceKept {
+			t.Errorf("%s: its workspace is not kept", name)
+		}
+	}
+}
+
+// Only a failure that followed work leaves files behind.
+func TestKeepsWorkspace(t *testing.T) {
+	t.Parallel()
+	failed := session.EndRequested{Outcome: session.OutcomeFailed}
+	for name, tc := range map[string]struct {
+		past given.Past
+		want bool
+	}{
+		"never worked": {given.Failed.And(failed), false},
+		"worked":       {given.Lost.And(failed), true},
+		"terminated":   {given.Lost.And(session.Terminated{}), false},
+		"completed":    {given.Ready.And(session.EndRequested{Outcome: session.OutcomeCompleted}), false},
+	} {
+		if got := decider.KeepsWorkspace(given.Given(t, tc.past)); got != tc.want {
+			t.Errorf("%s: %t", name, got)
+		}
 	}
 }
 
