@@ -116,53 +116,65 @@ func (i *Invoker) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // enter waits until the session has a sandbox, resuming it where it is asleep,
-// and notes that it is used. The state that the note was accepted in may be newer
-// than the one that was read, so the sandbox is read after it.
+// and notes that it is used. By the time that the note is accepted the session may
+// have another sandbox, which isn't held then; so it is read again, and where it is
+// another one, that is entered.
 func (i *Invoker) enter(ctx context.Context, id string) (to target, end func(), err error) {
 	who := auth.From(ctx)
-	idle, err := i.awake(ctx, who, id)
-	if err != nil {
-		return target{}, nil, err
-	}
-	end, err = i.uses.begin(ctx, who.Tenant, id, idle)
-	if err != nil {
-		return target{}, nil, err
-	}
-	err = i.cfg.Live.Session(ctx, who.Tenant, id, func(s *session.State) error {
-		to = target{tenant: who.Tenant, session: id, generation: s.Workload.Generation, podUID: s.Workload.PodUID}
-		return ready(s)
-	})
-	if err != nil {
+	for {
+		to, idle, err := i.awake(ctx, who, id)
+		if err != nil {
+			return target{}, nil, err
+		}
+		end, err := i.uses.begin(ctx, to, idle)
+		if err != nil {
+			return target{}, nil, err
+		}
+		var now target
+		err = i.cfg.Live.Session(ctx, who.Tenant, id, func(s *session.State) error {
+			now = sandboxOf(who.Tenant, id, s)
+			return ready(s)
+		})
+		if err == nil && now == to {
+			return to, end, nil
+		}
 		end()
-		return target{}, nil, err
+		if err != nil {
+			return target{}, nil, err
+		}
 	}
-	return to, end, nil
 }
 
-// awake waits for a sandbox that is ready and gives the session's idle timeout.
-func (i *Invoker) awake(ctx context.Context, who auth.Principal, id string) (idle time.Duration, err error) {
+// awake waits for a sandbox that is ready, and gives it and the session's idle
+// timeout.
+func (i *Invoker) awake(ctx context.Context, who auth.Principal, id string) (to target, idle time.Duration, err error) {
 	var phase session.Phase
 	look := func(s *session.State) error {
 		idle, phase = s.Terms.Idle.D(), s.Phase()
 		return nil
 	}
 	if err := i.cfg.Live.Session(ctx, who.Tenant, id, look); err != nil {
-		return 0, err
+		return target{}, 0, err
 	}
 	if phase == session.PhaseSuspended || phase == session.PhaseSuspending {
 		if err := i.resume(ctx, who, id); err != nil {
-			return 0, err
+			return target{}, 0, err
 		}
 	}
 	var refusal error
 	err = i.cfg.Live.Wait(ctx, who.Tenant, id, readyWait, func(s *session.State) bool {
-		refusal = ready(s)
+		refusal, to = ready(s), sandboxOf(who.Tenant, id, s)
 		return refusal == nil || s.Ending || s.Ended
 	})
 	if err == nil {
 		err = refusal
 	}
-	return idle, err
+	return to, idle, err
+}
+
+// sandboxOf names the sandbox that a session has now.
+func sandboxOf(tenant, id string, s *session.State) target {
+	return target{tenant: tenant, session: id, generation: s.Workload.Generation, podUID: s.Workload.PodUID}
 }
 
 // resume wakes a session. One that somebody else has woken meanwhile is no error.

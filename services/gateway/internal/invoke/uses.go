@@ -29,45 +29,43 @@ const (
 // gateway is the actor of what the gateway does by itself.
 var gateway = events.Actor{Kind: events.ActorService, ID: "gateway"}
 
-// uses are the sessions whose sandboxes this gateway uses now.
+// uses are the sandboxes that this gateway uses now. Their key has the incarnation:
+// a session that lost its sandbox or gave it back holds for nobody any more, so calls
+// of the next one may not join a use that was noted before.
 type uses struct {
 	commands *command.Client
-	// holder names this gateway among a session's holders.
-	holder string
-	logger *slog.Logger
+	logger   *slog.Logger
 
 	mu   sync.Mutex
-	open map[useKey]*use
+	open map[target]*use
 	// running counts the goroutines that keep uses.
 	running sync.WaitGroup
 	// ctx ends when the gateway stops.
 	ctx context.Context
 }
 
-type useKey struct{ tenant, session string }
-
-// use is the use of one session. noted is closed once the first note came back.
+// use is the use of one sandbox. noted is closed once the first note came back.
 type use struct {
-	calls int
-	noted chan struct{}
-	err   error
+	// holder names this use, and no other, among the session's holders: the release of
+	// one use may be decided after the first note of the next, and must not end it.
+	holder string
+	calls  int
+	noted  chan struct{}
+	err    error
 	// changed is told when calls became 0 or more than 0 again.
 	changed chan struct{}
 }
 
 func newUses(ctx context.Context, commands *command.Client, logger *slog.Logger) *uses {
-	return &uses{
-		commands: commands, logger: logger, ctx: ctx, open: map[useKey]*use{}, holder: events.RandomID("gateway"),
-	}
+	return &uses{commands: commands, logger: logger, ctx: ctx, open: map[target]*use{}}
 }
 
-// begin notes that the session's sandbox is used, or joins a use that stands, and
-// gives what ends it. The error is the session service's refusal: not ready.
-func (u *uses) begin(ctx context.Context, tenant, session string, idle time.Duration) (end func(), err error) {
+// begin notes that the sandbox is used, or joins a use that stands, and gives what
+// ends it. The error is the session service's refusal: not ready.
+func (u *uses) begin(ctx context.Context, key target, idle time.Duration) (end func(), err error) {
 	if idle <= 0 {
 		idle = defaultIdle
 	}
-	key := useKey{tenant, session}
 	u.mu.Lock()
 	if u.ctx.Err() != nil {
 		u.mu.Unlock()
@@ -75,7 +73,7 @@ func (u *uses) begin(ctx context.Context, tenant, session string, idle time.Dura
 	}
 	one, standing := u.open[key]
 	if !standing {
-		one = &use{noted: make(chan struct{}), changed: make(chan struct{}, 1)}
+		one = &use{holder: events.RandomID("gateway"), noted: make(chan struct{}), changed: make(chan struct{}, 1)}
 		u.open[key] = one
 		u.running.Go(func() { u.keep(key, one, idle) }) //nolint:contextcheck // it outlives this call, for those that join
 	}
@@ -84,18 +82,18 @@ func (u *uses) begin(ctx context.Context, tenant, session string, idle time.Dura
 	select {
 	case <-one.noted:
 	case <-ctx.Done():
-		u.end(key, one)
+		u.end(one)
 		return nil, ctx.Err()
 	}
 	if one.err != nil {
-		u.end(key, one)
+		u.end(one)
 		return nil, one.err
 	}
 	one.tell()
-	return sync.OnceFunc(func() { u.end(key, one) }), nil
+	return sync.OnceFunc(func() { u.end(one) }), nil
 }
 
-func (u *uses) end(_ useKey, one *use) {
+func (u *uses) end(one *use) {
 	u.mu.Lock()
 	one.calls--
 	u.mu.Unlock()
@@ -111,9 +109,9 @@ func (o *use) tell() {
 
 // keep notes the use, renews the note at each quarter of the idle timeout while
 // calls are open, and releases it when none was for a moment.
-func (u *uses) keep(key useKey, one *use, idle time.Duration) {
+func (u *uses) keep(key target, one *use, idle time.Duration) {
 	every := min(idle, maxUse) / 4
-	one.err = u.note(u.ctx, key, 2*every)
+	one.err = u.note(u.ctx, key, one, 2*every)
 	close(one.noted)
 	if one.err != nil {
 		u.forget(key, one, func() bool { return true })
@@ -126,19 +124,19 @@ func (u *uses) keep(key useKey, one *use, idle time.Duration) {
 	for {
 		select {
 		case <-renew.C:
-			if err := u.note(u.ctx, key, 2*every); err != nil {
+			if err := u.note(u.ctx, key, one, 2*every); err != nil {
 				u.logger.Warn("use of a sandbox not renewed", "session", key.session, "err", err)
 			}
 		case <-one.changed:
 			quiet.Reset(min(linger, every))
 		case <-quiet.C:
 			if u.forget(key, one, func() bool { return one.calls == 0 }) {
-				u.release(key)
+				u.release(key, one)
 				return
 			}
 		case <-u.ctx.Done():
 			u.forget(key, one, func() bool { return true })
-			u.release(key)
+			u.release(key, one)
 			return
 		}
 	}
@@ -154,7 +152,7 @@ func (u *uses) wait() {
 
 // forget takes the use away if the condition holds: whoever comes next begins
 // another.
-func (u *uses) forget(key useKey, one *use, condition func() bool) bool {
+func (u *uses) forget(key target, one *use, condition func() bool) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if !condition() {
@@ -167,17 +165,17 @@ func (u *uses) forget(key useKey, one *use, condition func() bool) bool {
 }
 
 // release gives the sandbox back. Failing it does no harm: the note ends by itself.
-func (u *uses) release(key useKey) {
-	if err := u.note(context.WithoutCancel(u.ctx), key, 0); err != nil {
+func (u *uses) release(key target, one *use) {
+	if err := u.note(context.WithoutCancel(u.ctx), key, one, 0); err != nil {
 		u.logger.Debug("use of a sandbox not released, it ends by itself", "session", key.session, "err", err)
 	}
 }
 
 // note tells the session service until when the sandbox is used; 0 releases.
-func (u *uses) note(ctx context.Context, key useKey, ahead time.Duration) error {
+func (u *uses) note(ctx context.Context, key target, one *use, ahead time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, noteTimeout)
 	defer cancel()
-	activity := verbs.ActivityBody{Holder: u.holder}
+	activity := verbs.ActivityBody{Holder: one.holder}
 	if ahead > 0 {
 		activity.Until = time.Now().Add(ahead).UTC()
 	}
