@@ -57,7 +57,9 @@ type payload struct {
 	Reason   string `json:"reason,omitempty"`
 }
 
-// Build gives the input of the open run; nil where no run is open.
+// Build gives the input of the open run; nil where no run is open. Its messages are
+// the whole conversation, or, where that has more than [MaxHistory] bytes, the newest
+// part of it behind a message that says so.
 func Build(t *Thread) (json.RawMessage, error) {
 	run := t.Run
 	if run == nil {
@@ -65,18 +67,19 @@ func Build(t *Thread) (json.RawMessage, error) {
 	}
 	in := input{
 		ProtocolVersion: "1.0", ThreadID: t.ID, RunID: run.ID, ParentRunID: run.Parent,
-		State: t.History.AgentState, Messages: t.History.Messages, Tools: []struct{}{}, Context: []struct{}{},
+		State: t.History.AgentState, Tools: []struct{}{}, Context: []struct{}{},
 	}
 	if len(in.State) == 0 {
 		in.State = json.RawMessage(`{}`)
 	}
-	if in.Messages == nil {
-		in.Messages = []json.RawMessage{}
+	var err error
+	if in.Messages, err = newest(t.History.Messages, MaxHistory); err != nil {
+		return nil, fmt.Errorf("input of run %s: %w", run.ID, err)
 	}
 	for _, id := range run.Resumes {
 		in.Resume = append(in.Resume, resumeOf(id, t.Calls[id]))
 	}
-	raw, err := json.Marshal(in)
+	raw, err := events.Marshal(in) // escaped for HTML it could be six times as long
 	if err != nil {
 		return nil, fmt.Errorf("input of run %s: %w", run.ID, err)
 	}

@@ -3,6 +3,7 @@ package agentinput_test
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/holdfast-io/holdfast/events"
@@ -50,6 +51,30 @@ func TestBuild(t *testing.T) {
 		`"tools":[],"context":[],"forwardedProps":{}}`
 	if err != nil || string(raw) != want {
 		t.Errorf("%s, %v\nwant %s", raw, err, want)
+	}
+}
+
+// A conversation that is too large for a sandbox still runs: its input is bounded,
+// also where every character would be escaped for HTML.
+func TestLongConversation(t *testing.T) {
+	t.Parallel()
+	past := given.Ready
+	for i := range 40 {
+		run := fmt.Sprintf("r-%d", i)
+		content := json.RawMessage(`"` + strings.Repeat("<", 500<<10) + `"`)
+		past = past.And(session.MessageReceived{MessageID: "m-" + run, RunID: run, Content: content, Requester: "alice"},
+			given.Started(run), session.RunFinished{RunID: run, Outcome: "success"})
+	}
+	raw, err := agentinput.Build(thread(t, past[:len(past)-1]))
+	if err != nil || len(raw) > agentinput.MaxHistory+1<<10 || len(raw) < agentinput.MaxHistory-1<<20 {
+		t.Fatalf("%d bytes, %v", len(raw), err)
+	}
+	var in struct{ Messages []struct{ ID, Role string } }
+	if err := json.Unmarshal(raw, &in); err != nil {
+		t.Fatal(err)
+	}
+	if first, last := in.Messages[0], in.Messages[len(in.Messages)-1]; first.ID != agentinput.OmittedID || first.Role != "developer" || last.ID != "m-r-39" {
+		t.Errorf("from %+v to %+v", first, last)
 	}
 }
 

@@ -175,11 +175,13 @@ func (c *Client) identify(h http.Header) {
 func (c *Client) call(ctx context.Context, method, path string, in, out any) (int, error) {
 	var body io.Reader
 	if in != nil {
-		raw, err := json.Marshal(in)
-		if err != nil {
+		var raw bytes.Buffer
+		encode := json.NewEncoder(&raw)
+		encode.SetEscapeHTML(false) // a run's input may be near sandboxd's bound as it is
+		if err := encode.Encode(in); err != nil {
 			return 0, fmt.Errorf("encode request: %w", err)
 		}
-		body = bytes.NewReader(raw)
+		body = &raw
 	}
 	resp, err := c.do(ctx, method, path, body)
 	if err != nil {
