@@ -62,6 +62,10 @@ type driving struct {
 	cancel context.CancelFunc
 }
 
+// threadCache is far below a store's usual size: an entry is a whole conversation,
+// which may be many MiB, and only those with a turn under way are needed again soon.
+const threadCache = 128
+
 // New makes an App under a fresh instance id.
 func New(cfg Config) *App {
 	if cfg.Now == nil {
@@ -71,6 +75,7 @@ func New(cfg Config) *App {
 		cfg: cfg, instance: events.RandomID("runner"), drivers: map[reactor.Key]*driving{}, started: make(chan struct{}),
 		threads: eventlog.NewStore(eventlog.Config[*agentinput.Thread]{
 			Log: cfg.Log, New: agentinput.NewThread, Service: events.ServiceRunner, Copy: cfg.Copy, Epoch: cfg.Epoch, Now: cfg.Now,
+			CacheSize: threadCache,
 		}),
 		commands: command.Client{NC: cfg.NC},
 	}
@@ -119,10 +124,13 @@ func (a *App) Step(
 	if err != nil {
 		return 0, err
 	}
-	res, err := a.execute(ctx, subject, eventlog.Command{
-		ID: events.RandomID(events.PrefixCommand), Actor: system, Cause: "run",
-	}, decide)
+	res, err := a.execute(ctx, subject, step(), decide)
 	return res.N, err
+}
+
+// step is a command of the runner's own.
+func step() eventlog.Command {
+	return eventlog.Command{ID: events.RandomID(events.PrefixCommand), Actor: system, Cause: "run"}
 }
 
 // Settle decides what is next for a session's turns, until nothing is, and sees
@@ -133,73 +141,66 @@ func (a *App) Settle(ctx context.Context, key reactor.Key) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+	subject, err := events.SessionSubject(key.Tenant, key.Session)
+	if err != nil {
+		return err
+	}
 	for {
-		before, err := a.look(ctx, key)
+		var run *session.Run // as the state has it that the decision was made on
+		decide := decider.Settle(a.instance)
+		done, err := a.execute(ctx, subject, step(), func(s *session.State, now time.Time) ([]events.Record, error) {
+			run = openRun(s)
+			return decide(s, now)
+		})
 		if err != nil {
 			return err
 		}
-		n, err := a.Step(ctx, key.Tenant, key.Session, decider.Settle(a.instance))
-		if err != nil {
-			return err
-		}
-		if n == before.n {
-			return a.attend(ctx, key, before)
+		if len(done.Records) == 0 {
+			return a.attend(ctx, key, run)
 		}
 		failpoint.Hit("run-settled")
 	}
 }
 
-// look is what Settle and the driver need of a thread.
-type look struct {
-	n          uint64
-	run        *session.Run
-	generation uint64
-	input      []byte
-	state      []byte
+// openRun is a copy of the session's open run, nil for none.
+func openRun(s *session.State) *session.Run {
+	if s.Run == nil {
+		return nil
+	}
+	run := *s.Run
+	return &run
 }
 
-func (a *App) look(ctx context.Context, key reactor.Key) (look, error) {
+func (a *App) read(ctx context.Context, key reactor.Key, view func(eventlog.Snapshot[*agentinput.Thread]) error) error {
 	subject, err := events.SessionSubject(key.Tenant, key.Session)
 	if err != nil {
-		return look{}, err
-	}
-	var l look
-	err = a.threads.Read(ctx, subject, func(s eventlog.Snapshot[*agentinput.Thread]) error {
-		l = look{n: s.N}
-		if s.State.Run == nil {
-			return nil
-		}
-		run := *s.State.Run
-		l.run, l.generation, l.state = &run, s.State.Run.Generation, s.State.History.AgentState
-		var err error
-		l.input, err = agentinput.Build(s.State)
 		return err
-	})
-	return l, err
+	}
+	return a.threads.Read(ctx, subject, view)
 }
 
 // attend gives the open run a driver here, takes it over from an instance that is
 // gone, or passes on that it is to be cancelled.
-func (a *App) attend(ctx context.Context, key reactor.Key, l look) error {
-	if l.run == nil {
+func (a *App) attend(ctx context.Context, key reactor.Key, run *session.Run) error {
+	if run == nil {
 		a.stopDriving(key)
 		return nil
 	}
-	if l.run.CancelRequested {
+	if run.CancelRequested {
 		// Whoever hears of it passes it on: the driver may be another instance.
-		a.passCancel(ctx, key, l)
+		a.passCancel(ctx, key, run)
 	}
-	if l.run.Instance != a.instance {
-		return a.inherit(ctx, key, l)
+	if run.Instance != a.instance {
+		return a.inherit(ctx, key, run)
 	}
-	a.startDriving(key, l) //nolint:contextcheck // the driver outlives the step that starts it: it ends with the service
+	a.startDriving(key, run) //nolint:contextcheck // the driver outlives the step that starts it: it ends with the service
 	return nil
 }
 
 // inherit takes over from an instance that doesn't answer any more; one that does
 // is looked at again later.
-func (a *App) inherit(ctx context.Context, key reactor.Key, l look) error {
-	alive, err := a.alive(ctx, l.run.Instance)
+func (a *App) inherit(ctx context.Context, key reactor.Key, run *session.Run) error {
+	alive, err := a.alive(ctx, run.Instance)
 	if err != nil {
 		return err
 	}
@@ -207,18 +208,21 @@ func (a *App) inherit(ctx context.Context, key reactor.Key, l look) error {
 		a.requeue.EnqueueAfter(key, lookAgain)
 		return nil
 	}
-	if _, err := a.Step(ctx, key.Tenant, key.Session, decider.TakeOver(l.run.ID, l.run.Instance, a.instance)); err != nil {
+	if _, err := a.Step(ctx, key.Tenant, key.Session, decider.TakeOver(run.ID, run.Instance, a.instance)); err != nil {
 		return err
 	}
 	failpoint.Hit("run-taken-over")
-	l, err = a.look(ctx, key)
+	err = a.read(ctx, key, func(t eventlog.Snapshot[*agentinput.Thread]) error {
+		run = openRun(t.State.State)
+		return nil
+	})
 	if err != nil {
 		return err
 	}
-	if l.run == nil || l.run.Instance != a.instance {
+	if run == nil || run.Instance != a.instance {
 		return nil
 	}
-	return a.attend(ctx, key, l)
+	return a.attend(ctx, key, run)
 }
 
 // lookAgain is how soon an instance that drives a run is asked again.
@@ -246,13 +250,13 @@ func (a *App) alive(ctx context.Context, instance string) (bool, error) {
 // passCancel asks the sandbox to end the run. Where it can't be reached, or doesn't
 // know the run yet, that is tried again until the run is over: the workload service
 // says whether the sandbox is gone, so it is no failure of this reactor's.
-func (a *App) passCancel(ctx context.Context, key reactor.Key, l look) {
-	err := a.cancelIn(ctx, key, l.run)
+func (a *App) passCancel(ctx context.Context, key reactor.Key, run *session.Run) {
+	err := a.cancelIn(ctx, key, run)
 	if err == nil {
 		return
 	}
 	a.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "cancel not passed on, trying again",
-		slog.String("session", key.Session), slog.String("run", l.run.ID), slog.Any("error", err))
+		slog.String("session", key.Session), slog.String("run", run.ID), slog.Any("error", err))
 	a.requeue.EnqueueAfter(key, cancelAgain)
 }
 

@@ -9,7 +9,9 @@ import (
 	"time"
 
 	"github.com/holdfast-io/holdfast/events"
+	"github.com/holdfast-io/holdfast/events/eventlog"
 	"github.com/holdfast-io/holdfast/events/session"
+	"github.com/holdfast-io/holdfast/services/internal/agentinput"
 	"github.com/holdfast-io/holdfast/services/internal/command"
 	"github.com/holdfast-io/holdfast/services/internal/reactor"
 	"github.com/holdfast-io/holdfast/services/internal/sandboxapi"
@@ -33,11 +35,11 @@ func (a *App) Background(ctx context.Context) error {
 }
 
 // startDriving starts a driver for the run unless there is one.
-func (a *App) startDriving(key reactor.Key, l look) {
+func (a *App) startDriving(key reactor.Key, open *session.Run) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if d := a.drivers[key]; d != nil {
-		if d.run == l.run.ID {
+		if d.run == open.ID {
 			return
 		}
 		d.cancel() // an older run's: it is over
@@ -46,11 +48,11 @@ func (a *App) startDriving(key reactor.Key, l look) {
 		return // stopping: another runner takes the run over
 	}
 	ctx, cancel := context.WithCancel(a.base)
-	d := &driving{run: l.run.ID, cancel: cancel}
+	d := &driving{run: open.ID, cancel: cancel}
 	a.drivers[key] = d
 	a.wg.Go(func() {
 		defer cancel()
-		a.drive(ctx, key, l)
+		a.drive(ctx, key, open)
 		a.mu.Lock()
 		if a.drivers[key] == d {
 			delete(a.drivers, key)
@@ -71,18 +73,14 @@ func (a *App) stopDriving(key reactor.Key) {
 // drive drives until the run's end is in the log. Whatever fails on the way is
 // tried again: only a lost sandbox fails a run, and the workload service says when
 // that is so.
-func (a *App) drive(ctx context.Context, key reactor.Key, l look) {
-	run := drive.Run{
-		Tenant: key.Tenant, Session: key.Session, ID: l.run.ID, Instance: a.instance, N: l.n,
-		State: l.state, Input: l.input,
-	}
+func (a *App) drive(ctx context.Context, key reactor.Key, open *session.Run) {
 	for wait := 50 * time.Millisecond; ; wait = min(2*wait, 2*time.Second) {
-		err := a.attempt(ctx, key, l.run, run)
+		err := a.attempt(ctx, key, open)
 		if err == nil || ctx.Err() != nil || errors.Is(err, decider.ErrNotMine) {
 			return
 		}
 		a.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "run not driven, trying again",
-			slog.String("session", key.Session), slog.String("run", l.run.ID), slog.Any("error", err))
+			slog.String("session", key.Session), slog.String("run", open.ID), slog.Any("error", err))
 		a.requeue.Enqueue(key) // its sandbox may be gone
 		timer := time.NewTimer(wait)
 		select {
@@ -91,20 +89,35 @@ func (a *App) drive(ctx context.Context, key reactor.Key, l look) {
 			timer.Stop()
 			return
 		}
-		now, err := a.look(ctx, key)
-		if err == nil && (now.run == nil || now.run.ID != l.run.ID || now.run.Instance != a.instance) {
-			return
-		}
 	}
 }
 
-func (a *App) attempt(ctx context.Context, key reactor.Key, open *session.Run, run drive.Run) error {
+func (a *App) attempt(ctx context.Context, key reactor.Key, open *session.Run) error {
+	run, err := a.brief(ctx, key, open.ID)
+	if err != nil {
+		return err
+	}
 	box, err := a.sandbox(ctx, key, open)
 	if err != nil {
 		return err
 	}
 	defer box.Close()
 	return a.driver.Drive(ctx, box, run)
+}
+
+// brief is all that a driver needs to know of the run, or decider.ErrNotMine. It is
+// made when a driver starts, not at each look: the conversation is in it.
+func (a *App) brief(ctx context.Context, key reactor.Key, id string) (drive.Run, error) {
+	run := drive.Run{Tenant: key.Tenant, Session: key.Session, ID: id, Instance: a.instance}
+	err := a.read(ctx, key, func(t eventlog.Snapshot[*agentinput.Thread]) (err error) {
+		if open := t.State.Run; open == nil || open.ID != id || open.Instance != a.instance {
+			return decider.ErrNotMine
+		}
+		run.N, run.State = t.N, t.State.History.AgentState
+		run.Input, err = agentinput.Build(t.State)
+		return err
+	})
+	return run, err
 }
 
 // sandbox finds where the run's sandbox answers. The address is never in the log.
