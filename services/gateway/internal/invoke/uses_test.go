@@ -31,7 +31,8 @@ const (
 type holders struct {
 	mu    sync.Mutex
 	held  map[string]bool
-	notes int
+	notes int // of use
+	freed int // notes of release
 	// releasing is told of each release before it is decided, and decides once it is
 	// let; nil decides at once.
 	releasing chan chan struct{}
@@ -55,6 +56,7 @@ func (h *holders) note(ctx context.Context, _ string, req command.Request) (comm
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if body.Until.IsZero() {
+		h.freed++
 		delete(h.held, body.Holder)
 		return command.Reply{N: 1, Seq: 1}, nil
 	}
@@ -70,6 +72,16 @@ func (h *holders) count() (held, notes int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return len(h.held), h.notes
+}
+
+// decided waits for a number of releases.
+func (h *holders) decided(t *testing.T, releases int) {
+	t.Helper()
+	brokertest.Eventually(t, patience, "releases", func() bool {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		return h.freed == releases
+	})
 }
 
 // commands serves the session service's verb and gives the gateway's client.
@@ -119,13 +131,16 @@ func TestLateReleaseLeavesTheNextUse(t *testing.T) {
 	decide := <-h.releasing
 	end := begin(t, u, key)
 	close(decide)
-	brokertest.Eventually(t, patience, "the first use's release", func() bool { held, _ := h.count(); return held < 2 })
+	h.decided(t, 1)
 	if held, _ := h.count(); held != 1 {
 		t.Errorf("%d hold a sandbox that a call is in", held)
 	}
 	end()
 	close(<-h.releasing)
-	brokertest.Eventually(t, patience, "the second use's release", func() bool { held, _ := h.count(); return held == 0 })
+	h.decided(t, 2)
+	if held, _ := h.count(); held != 0 {
+		t.Errorf("%d hold a sandbox that no call is in", held)
+	}
 }
 
 // Calls of one sandbox share a use. Those of the session's next one begin another:
