@@ -2,6 +2,7 @@ package projections
 
 import (
 	"context"
+	"math"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -62,14 +63,14 @@ func (r *Reader) Fits(ctx context.Context) error {
 }
 
 // Due lists up to limit deadlines of a service that have passed at now, of all
-// tenants, the longest past first. A *CheckpointError says that nothing may be
-// swept.
+// tenants, the longest past first, but those of sessions that the projector has given
+// up. A *CheckpointError says that nothing may be swept.
 func (r *Reader) Due(ctx context.Context, service events.Service, now time.Time, limit int) ([]DueDeadline, error) {
 	if err := r.Fits(ctx); err != nil {
 		return nil, err
 	}
 	rows, err := r.q.Due(ctx, dbsqlc.DueParams{
-		Service: string(service), Now: now, Checkpoint: checkpointEvents, Epoch: r.cfg.Epoch, Most: int32(Page{Limit: limit}.limit()),
+		Service: string(service), Now: now, Checkpoint: checkpointEvents, Epoch: r.cfg.Epoch, Most: int32(min(max(limit, 0), math.MaxInt32)),
 	})
 	if err != nil {
 		return nil, readError(err)

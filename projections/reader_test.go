@@ -309,6 +309,40 @@ func TestAuditByFilter(t *testing.T) {
 	}
 }
 
+// A sweep reads as much as it asks for, and nothing of a session that the projector
+// has given up: its deadlines would be the longest past for ever.
+func TestDue(t *testing.T) {
+	t.Parallel()
+	pool, log := pgtest.Pool(t), newLog()
+	s := newScribe(t, log)
+	const faulted, sessions = 3, 520 // more than a page has
+	for i := range sessions {
+		s.create(sid(i))
+	}
+	var last uint64
+	for i := range faulted {
+		subject, err := events.SessionSubject(testTenant, sid(i))
+		if err != nil {
+			t.Fatal(err)
+		}
+		last = log.Plant(subject, []byte("junk"))
+	}
+	p, _ := project(t, Config{Log: log, Pool: pool})
+	if err := p.WaitFor(timeout(t), last); err != nil {
+		t.Fatal(err)
+	}
+	r := reader(t, pool, log)
+	for limit, want := range map[int]int{1: 1, 2000: sessions - faulted} {
+		due, err := r.Due(t.Context(), events.ServiceSession, s.now.Add(1000*time.Hour), limit)
+		if err != nil || len(due) != want {
+			t.Fatalf("%d are due, want %d, %v", len(due), want, err)
+		}
+		if due[0].Session != sid(faulted) {
+			t.Errorf("the first due is of session %s, want %s", due[0].Session, sid(faulted))
+		}
+	}
+}
+
 func TestWaitForSaysBehind(t *testing.T) {
 	t.Parallel()
 	r, s, last := projected(t)

@@ -100,9 +100,12 @@ WHERE a.tenant = @tenant
 ORDER BY a.seq DESC, a.idx DESC
 LIMIT @most;
 
+-- What the deadlines of a faulted session would do can't be known: they stay, but
+-- must not crowd out those that can be acted on.
 -- name: Due :many
 SELECT d.tenant, d.session, d.kind, d.key, d.service, d.due_at FROM deadlines d
 WHERE d.service = @service AND d.due_at <= @now
+  AND NOT EXISTS (SELECT FROM faults f WHERE f.aggregate = 'session' AND f.tenant = d.tenant AND f.key = d.session)
   AND EXISTS (SELECT FROM checkpoint c WHERE c.name = @checkpoint AND c.epoch = @epoch)
 ORDER BY d.due_at LIMIT @most;
 

@@ -153,6 +153,7 @@ func (q *Queries) Audit(ctx context.Context, arg AuditParams) ([]AuditRow, error
 const due = `-- name: Due :many
 SELECT d.tenant, d.session, d.kind, d.key, d.service, d.due_at FROM deadlines d
 WHERE d.service = $1 AND d.due_at <= $2
+  AND NOT EXISTS (SELECT FROM faults f WHERE f.aggregate = 'session' AND f.tenant = d.tenant AND f.key = d.session)
   AND EXISTS (SELECT FROM checkpoint c WHERE c.name = $3 AND c.epoch = $4)
 ORDER BY d.due_at LIMIT $5
 `
@@ -165,6 +166,8 @@ type DueParams struct {
 	Most       int32
 }
 
+// What the deadlines of a faulted session would do can't be known: they stay, but
+// must not crowd out those that can be acted on.
 func (q *Queries) Due(ctx context.Context, arg DueParams) ([]Deadline, error) {
 	rows, err := q.db.Query(ctx, due,
 		arg.Service,
