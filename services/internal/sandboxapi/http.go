@@ -53,7 +53,8 @@ type Health struct {
 	Entrypoint EntrypointState `json:"entrypoint"`
 	// Restarts counts how often the entrypoint was started again.
 	Restarts int `json:"restarts"`
-	// Reason says why the entrypoint failed.
+	// Reason says why the entrypoint failed, and then also the last 4 KiB at most
+	// that it printed: the agent's words, which belong into no log.
 	Reason string `json:"reason,omitempty"`
 	// OpenRun is the run being driven, if any.
 	OpenRun string `json:"openRun,omitempty"`

@@ -187,7 +187,8 @@ func (d *Driver) finish(ctx context.Context, r *run, res result) {
 		}
 		last = append(r.order.Abandon(), agui.RunError(f.code, f.reason))
 		outcome, reason = agui.OutcomeError, f.reason
-		d.cfg.Log.Warn("run ended in a fault", "run", r.id, "code", f.code, "reason", f.reason)
+		// The reason may quote the agent; it is the run's, and not for our log.
+		d.cfg.Log.Warn("run ended in a fault", "run", r.id, "code", f.code)
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -57,7 +57,7 @@ type Config struct {
 	// AgentURL goes to the process as [sandboxapi.EnvAgentURL].
 	AgentURL string
 	// Command makes the command of one incarnation, with the environment given.
-	// It must lead a process group and write only to files.
+	// It must lead a process group; what it prints is read here.
 	Command func(env []string) *exec.Cmd
 	// Reaper starts and collects the process.
 	Reaper *Reaper
@@ -70,8 +70,11 @@ type Status struct {
 	State sandboxapi.EntrypointState
 	// Restarts counts the starts after the first.
 	Restarts int
-	// Reason says why it failed, or how it last died.
+	// Reason says why it failed, or how it last died; never in the agent's words.
 	Reason string
+	// Said is the end of what the process printed that died last, at most 4 KiB
+	// of text. It is the agent's, for whoever develops it; it belongs into no log.
+	Said string
 }
 
 // Incarnation is one life of the process.
@@ -228,8 +231,14 @@ func (e *Entrypoint) live(ctx context.Context) (answered bool, err error) {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}
 	}
 	cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
+	said, err := listen(cmd)
+	if err != nil {
+		return false, err
+	}
 	proc, ok, err := e.launch(cmd)
+	said.started()
 	if !ok || err != nil {
+		said.finish()
 		return false, err
 	}
 	e.cfg.Log.Info("entrypoint started", "port", port)
@@ -255,7 +264,10 @@ func (e *Entrypoint) live(ctx context.Context) (answered bool, err error) {
 	e.status.State, e.status.Reason = sandboxapi.EntrypointStarting, proc.Exit()
 	e.broadcast()
 	e.mu.Unlock()
-	return answered, e.cfg.Reaper.KillOrphans()
+	err = e.cfg.Reaper.KillOrphans()
+	end := said.finish() // with the orphans the last writers are gone
+	e.set(func(s *Status) { s.Said = end })
+	return answered, err
 }
 
 // launch starts the command unless Stop came first.

@@ -85,6 +85,9 @@ func (a *api) health() sandboxapi.Health {
 	if a.entry != nil {
 		s, _ := a.entry.Status()
 		h.Entrypoint, h.Restarts, h.Reason = s.State, s.Restarts, s.Reason
+		if s.State == sandboxapi.EntrypointFailed && s.Said != "" {
+			h.Reason += "; the last that it said:\n" + s.Said
+		}
 	}
 	if a.runs != nil {
 		h.OpenRun = a.runs.OpenRun()
@@ -241,6 +244,7 @@ func (a *api) invoke(w http.ResponseWriter, r *http.Request) {
 	}
 	proxy := &httputil.ReverseProxy{
 		Transport:     invokeTransport,
+		ErrorLog:      slog.NewLogLogger(a.log.Handler(), slog.LevelDebug), // as often as the agent likes
 		FlushInterval: -1,
 		Rewrite: func(p *httputil.ProxyRequest) {
 			p.Out.URL.Scheme, p.Out.URL.Host, p.Out.Host = inc.URL.Scheme, inc.URL.Host, inc.URL.Host

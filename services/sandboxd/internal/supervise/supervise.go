@@ -160,10 +160,9 @@ func (s *sandbox) startAgent(boot *sandboxapi.Boot, relayAddr string) error {
 	return nil
 }
 
-// command puts one incarnation of the agent into its jail. What it prints goes
-// where sandboxd's own log goes.
+// command puts one incarnation of the agent into its jail.
 func command(boot *sandboxapi.Boot, env []string) *exec.Cmd {
-	cmd := jail.AgentCommand(jail.AgentSpec{
+	return jail.AgentCommand(jail.AgentSpec{
 		Isolation:      boot.Isolation,
 		Argv:           boot.Agent.Argv,
 		Env:            env,
@@ -171,8 +170,6 @@ func command(boot *sandboxapi.Boot, env []string) *exec.Cmd {
 		MaxMemoryBytes: boot.Agent.MaxMemoryBytes,
 		MaxProcs:       boot.Agent.MaxProcs,
 	})
-	cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
-	return cmd
 }
 
 // target gives the driver an agent that answers.

@@ -2,6 +2,7 @@ package local
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -17,6 +18,7 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+	"golang.org/x/time/rate"
 
 	"github.com/holdfast-io/holdfast/services/internal/sandboxapi"
 	"github.com/holdfast-io/holdfast/services/workload/internal/driver"
@@ -37,7 +39,8 @@ type process struct {
 	control *net.UnixConn
 	writeMu sync.Mutex // of control
 	booted  chan struct{}
-	// exited is closed once the process has been reaped; then cause is set.
+	// exited is closed once the process has been reaped; then cause is set: our
+	// words and how it exited, as it is kept in the log for good.
 	exited chan struct{}
 	cause  string
 	// ctx ends with the process; redemptions run under it.
@@ -95,7 +98,8 @@ func (p *process) watch() {
 	p.readers.Go(p.serveControl)
 	go func() {
 		err := p.cmd.Wait()
-		p.cause = exitCause(err, p.stderr.last())
+		p.stderr.flush()
+		p.cause = exitCause(err)
 		p.cancel()
 		// Unblocks serveControl; a second close elsewhere is harmless.
 		_ = p.control.Close()
@@ -105,15 +109,11 @@ func (p *process) watch() {
 }
 
 // exitCause words the end of a sandboxd.
-func exitCause(err error, lastLine string) string {
-	cause := "sandboxd ended"
-	if err != nil {
-		cause = "sandboxd ended: " + err.Error()
+func exitCause(err error) string {
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+		return "sandboxd ended: " + exit.ProcessState.String()
 	}
-	if lastLine != "" {
-		cause += " (" + lastLine + ")"
-	}
-	return cause
+	return "sandboxd ended" // by itself, or its stderr broke
 }
 
 // maxControlLine bounds one message of the control channel: a bind or a config.
@@ -184,7 +184,7 @@ func (p *process) boot(ctx context.Context, b sandboxapi.Boot) error {
 	if err := p.send(sandboxapi.Control{Type: sandboxapi.ControlBoot, Boot: &b}); err != nil {
 		select {
 		case <-p.exited: // the better reason
-			return fmt.Errorf("%w: %s", driver.ErrStart, p.cause)
+			return p.startError()
 		case <-ctx.Done():
 			return fmt.Errorf("%w: %w", driver.ErrStart, err)
 		}
@@ -193,10 +193,18 @@ func (p *process) boot(ctx context.Context, b sandboxapi.Boot) error {
 	case <-p.booted:
 		return nil
 	case <-p.exited:
-		return fmt.Errorf("%w: %s", driver.ErrStart, p.cause)
+		return p.startError()
 	case <-ctx.Done():
 		return fmt.Errorf("%w: sandboxd does not answer: %w", driver.ErrStart, ctx.Err())
 	}
+}
+
+// startError says why the process ended before it served, as it said itself.
+func (p *process) startError() error {
+	if last := p.stderr.last(); last != "" {
+		return fmt.Errorf("%w: %s (%s)", driver.ErrStart, p.cause, last)
+	}
+	return fmt.Errorf("%w: %s", driver.ErrStart, p.cause)
 }
 
 // stop ends the process, giving the agent grace to end by itself, and removes
@@ -235,41 +243,73 @@ func (p *process) cleanUp() error {
 	return errors.Join(errs...)
 }
 
-// tail is the stderr of a sandboxd: logged, and its last line kept as a cause.
+// tail is the stderr of a sandboxd, which the agent's output never reaches:
+// logged line by line, each cut at maxLogLine bytes, no faster than logRate.
 type tail struct {
-	log *slog.Logger
-	mu  sync.Mutex
-	buf []byte
-	end string
+	log   *slog.Logger
+	limit *rate.Limiter
+
+	mu      sync.Mutex
+	line    []byte // the open one, as far as it is kept
+	end     string // the last whole one
+	dropped int    // since the last that was logged
 }
 
-const maxLogLine = 4 << 10
+const (
+	maxLogLine = 4 << 10
+	// A sandboxd that starts its agent again and again says some ten lines a
+	// second at first, a panic some hundred at once.
+	logRate, logBurst = 10, 500
+)
+
+func newTail(log *slog.Logger) *tail {
+	return &tail{log: log, limit: rate.NewLimiter(logRate, logBurst)}
+}
 
 // Write takes what sandboxd says, in any pieces.
 func (t *tail) Write(b []byte) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.buf = append(t.buf, b...)
-	for {
-		line, rest, ok := strings.Cut(string(t.buf), "\n")
-		if !ok && len(t.buf) < maxLogLine {
-			return len(b), nil
+	for rest := b; len(rest) > 0; {
+		piece, after, whole := bytes.Cut(rest, []byte("\n"))
+		t.line = append(t.line, piece[:min(len(piece), maxLogLine-len(t.line))]...)
+		if whole {
+			t.endLine()
 		}
-		t.buf = []byte(rest)
-		if line = strings.TrimSpace(line); line != "" {
-			t.end = line
-			t.log.Info("sandboxd says", "line", line)
-		}
+		rest = after
 	}
+	return len(b), nil
+}
+
+// flush logs a last line that was never ended.
+func (t *tail) flush() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.endLine()
+}
+
+func (t *tail) endLine() {
+	line := strings.TrimSpace(string(t.line))
+	t.line = t.line[:0]
+	if line == "" {
+		return
+	}
+	t.end = line
+	if !t.limit.Allow() {
+		t.dropped++
+		return
+	}
+	if t.dropped > 0 {
+		t.log.Warn("sandboxd said too much", "dropped", t.dropped)
+		t.dropped = 0
+	}
+	t.log.Info("sandboxd says", "line", line)
 }
 
 // last returns the last line that was said.
 func (t *tail) last() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if rest := strings.TrimSpace(string(t.buf)); rest != "" {
-		return rest
-	}
 	return t.end
 }
 

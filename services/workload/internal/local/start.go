@@ -71,7 +71,7 @@ func (d *Driver) spawn(r record, spec driver.RuntimeSpec) (*process, error) {
 	log := d.cfg.Log.With("sandbox", r.SandboxUID, "pod", r.PodUID)
 	p := &process{
 		podUID: r.PodUID, groups: r.Cgroups, socket: r.Socket, plain: d.plain(), log: log, granter: d.cfg.Granter,
-		control: control, stderr: &tail{log: log}, booted: make(chan struct{}), exited: make(chan struct{}),
+		control: control, stderr: newTail(log), booted: make(chan struct{}), exited: make(chan struct{}),
 	}
 	var opened []*os.File
 	if d.plain() {
