@@ -40,7 +40,6 @@ func (l *logged) String() string {
 func TestAgentsWordsStayInside(t *testing.T) {
 	for _, isolation := range isolations {
 		t.Run(isolation, func(t *testing.T) {
-			t.Parallel()
 			var log logged
 			cfg := testConfig(t.TempDir(), isolation)
 			cfg.Log = slog.New(slog.NewTextHandler(&log, nil))
@@ -67,7 +66,6 @@ func TestAgentsWordsStayInside(t *testing.T) {
 
 // TestFailedAgentsWords: whoever asks how a sandbox is reads why its agent failed.
 func TestFailedAgentsWords(t *testing.T) {
-	t.Parallel()
 	var log logged
 	cfg := testConfig(t.TempDir(), sandboxapi.IsolationNone)
 	cfg.Log = slog.New(slog.NewTextHandler(&log, nil))
