@@ -23,7 +23,9 @@ import (
 	"github.com/holdfast-io/holdfast/services/runner/internal/transcript"
 )
 
-// How long events wait to be published together, and how much waits at most.
+// How soon after a batch the next one is published, and how much waits at most. What
+// comes after a silence waits for nothing: the first words are those that people wait
+// for.
 const (
 	batchAge   = 40 * time.Millisecond
 	batchBytes = 256 << 10
@@ -135,10 +137,18 @@ func (f *follower) follow(ctx context.Context) error {
 	timer := time.NewTimer(batchAge)
 	timer.Stop()
 	defer timer.Stop()
+	quiet := true // no batch was published lately
+	publish := func() error {
+		quiet = len(f.batch.Events) == 0
+		if !quiet {
+			timer.Reset(batchAge)
+		}
+		return f.flush(ctx)
+	}
 	for {
 		select {
 		case <-timer.C:
-			if err := f.flush(ctx); err != nil {
+			if err := publish(); err != nil {
 				return err
 			}
 		case s, ok := <-f.lines:
@@ -150,11 +160,13 @@ func (f *follower) follow(ctx context.Context) error {
 			case s.line.End:
 				return f.finish(ctx, s.line)
 			}
-			if len(f.batch.Events) == 0 {
-				timer.Reset(batchAge)
-			}
 			if over, err := f.take(ctx, s.line); over || err != nil {
 				return err
+			}
+			if quiet && len(f.lines) == 0 { // what came together goes together
+				if err := publish(); err != nil {
+					return err
+				}
 			}
 		case <-ctx.Done():
 			return ctx.Err()
