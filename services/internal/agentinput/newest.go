@@ -115,8 +115,8 @@ func cutsOf(read []message) []bool {
 
 // lastUser is the place of the user's last message; -1 for none.
 func lastUser(read []message) int {
-	for i := len(read) - 1; i >= 0; i-- {
-		if read[i].Role == "user" {
+	for i, m := range slices.Backward(read) {
+		if m.Role == "user" {
 			return i
 		}
 	}

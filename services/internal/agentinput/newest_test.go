@@ -149,8 +149,8 @@ func TestNewestProperties(t *testing.T) {
 }
 
 func lastIndex(words []string, word string) int {
-	for i := len(words) - 1; i >= 0; i-- {
-		if words[i] == word {
+	for i, w := range slices.Backward(words) {
+		if w == word {
 			return i
 		}
 	}
