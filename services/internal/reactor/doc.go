@@ -10,8 +10,9 @@
 //     the session's compare-and-set decides);
 //   - again when something named the key while it ran;
 //   - again after a failure, between 50 ms and 5 s later, with jitter;
-//   - with ten failures in a row never again until someone retries: the key is
-//     parked, in the key-value bucket PARKED, and the others go on.
+//   - with ten failures in a row seldom, every RetryParkedEvery: the key is parked, in
+//     the key-value bucket PARKED, and the others go on. It is listed there until it
+//     settles, someone retries it, or a message comes that Unparks names.
 //
 // # Life of a key
 //
@@ -20,7 +21,7 @@
 //	                                          ▲          │ │
 //	            named meanwhile, or           └──────────┘ │ tenth failure
 //	            failed and backed off                      ▼
-//	                                          ◀── retry ── parked
+//	                            ◀── retry, Unparks ── parked, tried seldom
 //
 // # Acknowledgement
 //

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -16,7 +17,8 @@ import (
 	"github.com/holdfast-io/holdfast/services/internal/install"
 )
 
-// Parked is a session that a service gave up on until somebody retries it.
+// Parked is a session that a service gave up on until somebody retries it, a message
+// unparks it, or one of the seldom attempts at it succeeds.
 type Parked struct {
 	Service events.Service `json:"service"`
 	Tenant  string         `json:"tenant"`
@@ -117,11 +119,19 @@ type parking struct {
 	firstOnce sync.Once
 
 	mu  sync.RWMutex
-	set map[Key]struct{}
+	set map[Key]noted
+}
+
+// noted is what is known of one parked key.
+type noted struct {
+	// revision is the bucket's, 0 while it isn't known yet.
+	revision uint64
+	// trial says that the key is to be settled once though it is parked.
+	trial bool
 }
 
 func newParking(r *Reactor) *parking {
-	return &parking{reactor: r, first: make(chan struct{}), set: map[Key]struct{}{}}
+	return &parking{reactor: r, first: make(chan struct{}), set: map[Key]noted{}}
 }
 
 // known waits until it is known what is parked: before that, taking messages would
@@ -186,7 +196,7 @@ func (p *parking) watchOnce(ctx context.Context) error {
 		return err
 	}
 	defer func() { _ = watcher.Stop() }()
-	seen := map[Key]struct{}{}
+	seen := map[Key]noted{}
 	initial := true
 	for {
 		select {
@@ -201,11 +211,11 @@ func (p *parking) watchOnce(ctx context.Context) error {
 				p.replace(seen)
 			case initial:
 				if key, ok := keyOf(entry.Key()); ok && entry.Operation() == jetstream.KeyValuePut {
-					seen[key] = struct{}{}
+					seen[key] = noted{revision: entry.Revision()}
 				}
 			default:
 				if key, ok := keyOf(entry.Key()); ok {
-					p.update(key, entry.Operation() == jetstream.KeyValuePut)
+					p.update(key, entry)
 				}
 			}
 		}
@@ -214,36 +224,91 @@ func (p *parking) watchOnce(ctx context.Context) error {
 
 // replace makes the set what the bucket holds; what isn't there any more was
 // retried while nobody watched.
-func (p *parking) replace(now map[Key]struct{}) {
+func (p *parking) replace(now map[Key]noted) {
+	var retried []Key
 	p.mu.Lock()
-	before := p.set
-	p.set = now
-	p.mu.Unlock()
-	p.reactor.metrics.parked.Set(float64(len(now)))
-	for key := range before {
+	for key := range p.set {
 		if _, still := now[key]; !still {
-			p.reactor.Enqueue(key)
+			retried = append(retried, key)
 		}
+	}
+	p.set = now
+	p.reactor.metrics.parked.Set(float64(len(now)))
+	p.mu.Unlock()
+	for _, key := range retried {
+		p.reactor.Enqueue(key)
 	}
 	p.firstOnce.Do(func() { close(p.first) })
 }
 
-func (p *parking) update(key Key, parked bool) {
-	p.mark(key, parked)
-	if !parked {
-		p.reactor.Enqueue(key)
+func (p *parking) update(key Key, seen jetstream.KeyValueEntry) {
+	if seen.Operation() == jetstream.KeyValuePut {
+		p.mark(key, seen.Revision())
+		return
 	}
+	p.unmark(key)
+	p.reactor.Enqueue(key)
 }
 
-func (p *parking) mark(key Key, parked bool) {
+func (p *parking) mark(key Key, revision uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if parked {
-		p.set[key] = struct{}{}
-	} else {
-		delete(p.set, key)
-	}
+	p.set[key] = noted{revision: revision}
 	p.reactor.metrics.parked.Set(float64(len(p.set)))
+}
+
+func (p *parking) unmark(key Key) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.set, key)
+	p.reactor.metrics.parked.Set(float64(len(p.set)))
+}
+
+// try has every parked key settled once, when its turn comes, and lists them.
+func (p *parking) try() []Key {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for key, e := range p.set {
+		e.trial = true
+		p.set[key] = e
+	}
+	return slices.Collect(maps.Keys(p.set))
+}
+
+// takeTrial says whether a parked key is to be settled, and that it is being settled
+// from now on.
+func (p *parking) takeTrial(key Key) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	e := p.set[key]
+	if e.trial {
+		p.set[key] = noted{revision: e.revision}
+	}
+	return e.trial
+}
+
+// errBeingParked says that the entry is on its way to the bucket.
+var errBeingParked = errors.New("it is just being parked")
+
+// unpark takes a key out of PARKED, in the form in which it was seen there; one that
+// isn't in it any more needs nothing.
+func (p *parking) unpark(ctx context.Context, key Key) error {
+	p.mu.RLock()
+	e, parked := p.set[key]
+	p.mu.RUnlock()
+	switch {
+	case !parked:
+		return nil
+	case e.revision == 0:
+		return fmt.Errorf("unpark: %w", errBeingParked)
+	}
+	// Only what was seen: parked anew meanwhile is another failure.
+	if err := p.kv.Delete(ctx, bucketKey(p.reactor.cfg.Service, key), jetstream.LastRevision(e.revision)); err != nil {
+		return fmt.Errorf("unpark: %w", err)
+	}
+	p.unmark(key)
+	p.reactor.log.Info("session no longer parked", "tenant", key.Tenant, "session", key.Session)
+	return nil
 }
 
 // park stores that the service gave up on a key.
@@ -260,13 +325,25 @@ func (p *parking) park(ctx context.Context, key Key, failures int, reason error)
 		return fmt.Errorf("park: %w", err)
 	}
 	// Marked first: a retry that follows the Put at once has to find the mark.
-	p.mark(key, true)
-	if _, err := p.kv.Put(ctx, bucketKey(p.reactor.cfg.Service, key), value); err != nil {
-		p.mark(key, false)
+	p.mark(key, 0)
+	revision, err := p.kv.Put(ctx, bucketKey(p.reactor.cfg.Service, key), value)
+	if err != nil {
+		p.unmark(key)
 		return fmt.Errorf("park: %w", err)
 	}
+	p.parkedAs(key, revision)
 	p.reactor.metrics.parkings.Inc()
-	p.reactor.log.Error("session parked: it is left alone until 'holdfast parked retry'",
-		"tenant", key.Tenant, "session", key.Session, "failures", failures, "error", reason)
+	p.reactor.log.Error("session parked: it is tried seldom until it settles, or 'holdfast parked retry'",
+		"again_in", p.reactor.cfg.RetryParkedEvery, "tenant", key.Tenant, "session", key.Session, "failures", failures, "error", reason)
 	return nil
+}
+
+// parkedAs notes the revision under which a key was parked, unless it was retried or
+// parked anew before the answer came.
+func (p *parking) parkedAs(key Key, revision uint64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if e, parked := p.set[key]; parked && e.revision == 0 {
+		p.set[key] = noted{revision: revision, trial: e.trial}
+	}
 }

@@ -203,6 +203,15 @@ func (q *queue) failures(key Key) int {
 	return 0
 }
 
+// forgive forgets a key's failures: what is asked for now isn't what failed.
+func (q *queue) forgive(key Key) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if it := q.items[key]; it != nil {
+		it.failures, it.notBefore = 0, time.Time{}
+	}
+}
+
 // room waits until the queue may grow.
 func (q *queue) room(ctx context.Context) error {
 	for {

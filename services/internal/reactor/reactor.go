@@ -35,6 +35,10 @@ type Config struct {
 	// Interested says whether a message with events of these types may change what
 	// the service wants or sees. Nil means all.
 	Interested func(types []string) bool
+	// Unparks says whether a message with events of these types has a parked session
+	// settled again, because it asks for something else than what failed. Nil means
+	// none has.
+	Unparks func(types []string) bool
 	// Settle brings a session from observed to desired. It must be idempotent. A
 	// session that has to be looked at later is no failure: EnqueueAfter, nil.
 	Settle func(ctx context.Context, key Key) error
@@ -43,6 +47,8 @@ type Config struct {
 	Unsettled func(ctx context.Context) ([]Key, error)
 	// SweepEvery is the time between sweeps; 0 means 30 s.
 	SweepEvery time.Duration
+	// RetryParkedEvery is the time between attempts at what is parked; 0 means 10 min.
+	RetryParkedEvery time.Duration
 	// Workers is how many keys are settled at a time; 0 means 16.
 	Workers int
 	// MaxKeys is how many keys may wait before no more messages are taken; 0 means
@@ -73,8 +79,8 @@ func (c Config) validate() error {
 		return errors.New("reactor: no Settle")
 	case c.Logger == nil:
 		return errors.New("reactor: no logger")
-	case c.SweepEvery < 0, c.Workers < 0, c.MaxKeys < 0, c.Grace < 0:
-		return errors.New("reactor: negative SweepEvery, Workers, MaxKeys or Grace")
+	case c.SweepEvery < 0, c.RetryParkedEvery < 0, c.Workers < 0, c.MaxKeys < 0, c.Grace < 0:
+		return errors.New("reactor: negative SweepEvery, RetryParkedEvery, Workers, MaxKeys or Grace")
 	}
 	return nil
 }
@@ -100,6 +106,7 @@ func New(cfg Config) (*Reactor, error) {
 		return nil, fmt.Errorf("reactor of %s: %w", cfg.Service, err)
 	}
 	cfg.SweepEvery = or(cfg.SweepEvery, 30*time.Second)
+	cfg.RetryParkedEvery = or(cfg.RetryParkedEvery, 10*time.Minute)
 	cfg.Workers = or(cfg.Workers, 16)
 	cfg.MaxKeys = or(cfg.MaxKeys, 16384)
 	cfg.Grace = or(cfg.Grace, 5*time.Second)
@@ -120,7 +127,7 @@ func or[T comparable](v, otherwise T) T {
 }
 
 // Enqueue has the key settled soon. It can be called before Run and is forgotten
-// after it; a parked key stays parked.
+// after it; a parked key is left alone.
 func (r *Reactor) Enqueue(key Key) {
 	if r.parking.has(key) {
 		return
@@ -163,6 +170,7 @@ func (r *Reactor) Run(ctx context.Context) error {
 	g.Go(func() error { return r.parking.watch(ctx) })
 	g.Go(func() error { return r.consume(ctx) })
 	g.Go(func() error { r.sweep(ctx); return nil })
+	g.Go(func() error { r.retryParked(ctx); return nil })
 	g.Go(func() error {
 		<-ctx.Done()
 		r.queue.close()
@@ -263,7 +271,7 @@ func (r *Reactor) consumeOnce(ctx context.Context, works func()) error {
 		if err != nil {
 			return fmt.Errorf("consumer %s of %s: %w", name, events.StreamEvents, err)
 		}
-		r.take(m)
+		r.take(ctx, m)
 	}
 }
 
@@ -290,12 +298,26 @@ func timeToAck(c jetstream.ConsumerConfig) time.Duration {
 }
 
 // take turns a message into its key.
-func (r *Reactor) take(m jetstream.Msg) {
+func (r *Reactor) take(ctx context.Context, m jetstream.Msg) {
 	address, ok := events.ParseSubject(m.Subject())
 	key := Key{Tenant: address.Tenant, Session: address.Key}
-	if !ok || address.Aggregate != events.AggregateSession || !r.interested(m) || r.parking.has(key) {
+	if !ok || address.Aggregate != events.AggregateSession || !r.interested(m) {
 		r.ack(m)
 		return
+	}
+	unparks := r.unparks(m)
+	if r.parking.has(key) {
+		if !unparks {
+			r.ack(m)
+			return
+		}
+		if err := r.parking.unpark(ctx, key); err != nil {
+			r.later(m, err)
+			return
+		}
+	}
+	if unparks {
+		r.queue.forgive(key)
 	}
 	if older := r.queue.add(key, m); older != nil {
 		r.ack(older)
@@ -308,6 +330,20 @@ func (r *Reactor) take(m jetstream.Msg) {
 func (r *Reactor) interested(m jetstream.Msg) bool {
 	types := m.Headers().Get(events.HeaderTypes)
 	return r.cfg.Interested == nil || types == "" || r.cfg.Interested(strings.Split(types, ","))
+}
+
+// unparks asks the service; a message that doesn't name its types wakes nothing.
+func (r *Reactor) unparks(m jetstream.Msg) bool {
+	types := m.Headers().Get(events.HeaderTypes)
+	return r.cfg.Unparks != nil && types != "" && r.cfg.Unparks(strings.Split(types, ","))
+}
+
+// later has a message delivered again: what it has to unpark could not be.
+func (r *Reactor) later(m jetstream.Msg, cause error) {
+	r.log.Warn("session not unparked, trying again", "subject", m.Subject(), "again_in", maxBackoff, "error", cause)
+	if err := m.NakWithDelay(maxBackoff); err != nil {
+		r.log.Debug("message not handed back", "subject", m.Subject(), "error", err)
+	}
 }
 
 // ack is not waited for: an acknowledgement that gets lost means one more delivery.
@@ -350,13 +386,17 @@ func (r *Reactor) handBack() {
 // settle settles one key and says what becomes of it.
 func (r *Reactor) settle(ctx context.Context, key Key) {
 	defer r.observe()
-	if r.parking.has(key) { // named before it was known, or parked by another instance
+	parked := r.parking.has(key)
+	if parked && !r.parking.takeTrial(key) { // named before it was known, or parked by another instance
 		r.drop(key)
 		return
 	}
 	start := time.Now()
 	err := r.call(ctx, key)
 	r.metrics.seconds.Observe(time.Since(start).Seconds())
+	if err == nil && parked {
+		err = r.parking.unpark(ctx, key)
+	}
 	if err == nil {
 		r.metrics.settled.Inc()
 		if m := r.queue.settled(key); m != nil {
@@ -370,6 +410,12 @@ func (r *Reactor) settle(ctx context.Context, key Key) {
 		return
 	}
 	r.metrics.failed.Inc()
+	if parked && r.parking.has(key) { // it stays parked until the next attempt
+		r.log.Warn("parked session still not settled", "tenant", key.Tenant, "session", key.Session,
+			"again_in", r.cfg.RetryParkedEvery, "error", err)
+		r.drop(key)
+		return
+	}
 	failures := r.queue.failures(key) + 1
 	if failures >= maxFailures {
 		parkErr := r.parking.park(ctx, key, failures, err)

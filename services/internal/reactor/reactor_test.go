@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -14,7 +13,6 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/holdfast-io/holdfast/events"
 	"github.com/holdfast-io/holdfast/services/internal/broker"
@@ -362,75 +360,6 @@ func TestTwoInstances(t *testing.T) {
 	eventuallySettled(t, js)
 	if got, settles := settled.total(); got != sessions || settles < 2*sessions {
 		t.Errorf("%d keys in %d settles, want %d in %d", got, settles, sessions, 2*sessions)
-	}
-}
-
-// After ten failures a key is parked and acknowledged, the others go on, another
-// instance and a restart leave it alone, and a retry wakes it.
-func TestParkAndRetry(t *testing.T) {
-	t.Parallel()
-	s := brokertest.Start(t)
-	js := s.JS(broker.UserSession)
-	bad, good := key(1), key(2)
-	var settled counter
-	broken := atomic.Bool{}
-	broken.Store(true)
-	cfg := reactor.Config{
-		NC: js.Conn(), SweepEvery: 50 * time.Millisecond,
-		Unsettled: func(context.Context) ([]reactor.Key, error) { return []reactor.Key{bad}, nil },
-		Settle: func(_ context.Context, k reactor.Key) error {
-			settled.add(k)
-			if k == bad && broken.Load() {
-				panic("no such driver") // a panic is a failure like any other
-			}
-			return nil
-		},
-		Metrics: reactor.NewMetrics(prometheus.NewRegistry()),
-	}
-	_, stop := start(t, cfg)
-	appendTo(t, js, "session.created", bad, good)
-
-	var parked []reactor.Parked
-	brokertest.Eventually(t, 2*patience, "parked", func() bool {
-		var err error
-		if parked, err = reactor.List(t.Context(), s.JS(broker.UserInstaller)); err != nil {
-			t.Fatal(err)
-		}
-		return len(parked) > 0
-	})
-	p := parked[0]
-	if len(parked) != 1 || p.Service != events.ServiceSession || p.Tenant != bad.Tenant || p.Session != bad.Session ||
-		p.Failures != 10 || p.At.IsZero() || !strings.Contains(p.Reason, "no such driver") {
-		t.Errorf("parked: %+v", parked)
-	}
-	if n := settled.of(bad); n != 10 {
-		t.Errorf("tried %d times, want 10", n)
-	}
-	eventuallySettled(t, js)
-	if settled.of(good) == 0 {
-		t.Error("the other session didn't go on")
-	}
-
-	// Neither a message, nor the sweep, nor a new process wakes it.
-	stop()
-	_, _ = start(t, cfg)
-	appendTo(t, js, "session.created", bad, good)
-	eventuallySettled(t, js)
-	if n := settled.of(bad); n != 10 {
-		t.Errorf("settled %d times, though parked", n)
-	}
-
-	broken.Store(false)
-	if err := reactor.Retry(t.Context(), s.JS(broker.UserInstaller), events.ServiceSession, bad); err != nil {
-		t.Fatal(err)
-	}
-	brokertest.Eventually(t, patience, "retried", func() bool { return settled.of(bad) > 10 })
-	if parked, err := reactor.List(t.Context(), s.JS(broker.UserInstaller)); err != nil || len(parked) != 0 {
-		t.Errorf("still parked: %+v, %v", parked, err)
-	}
-	err := reactor.Retry(t.Context(), s.JS(broker.UserInstaller), events.ServiceSession, bad)
-	if !errors.Is(err, reactor.ErrNotParked) {
-		t.Errorf("retry of what isn't parked: %v", err)
 	}
 }
 

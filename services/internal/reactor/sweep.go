@@ -5,6 +5,24 @@ import (
 	"time"
 )
 
+// retryParked has what is parked attempted again, every RetryParkedEvery: trouble that
+// is over should need nobody.
+func (r *Reactor) retryParked(ctx context.Context) {
+	tick := time.NewTicker(r.cfg.RetryParkedEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		for _, key := range r.parking.try() {
+			r.queue.add(key, nil)
+		}
+		r.observe()
+	}
+}
+
 // sweep enqueues what is not settled, at once and then every SweepEvery.
 func (r *Reactor) sweep(ctx context.Context) {
 	if r.cfg.Unsettled == nil || !r.parking.known(ctx) {

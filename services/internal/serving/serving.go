@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -81,10 +82,18 @@ type Requeue interface {
 // stopGrace bounds the orderly end of the commands under way.
 const stopGrace = 10 * time.Second
 
+// ends says whether a session is to end: whatever failed of it before, what is left of
+// it has to go, its sandbox first of all.
+func ends(types []string) bool {
+	return slices.ContainsFunc(types, func(t string) bool {
+		return t == session.TypeTerminated || t == session.TypeExpired || t == session.TypeEndRequested
+	})
+}
+
 // Run serves until ctx ends.
 func Run(ctx context.Context, cfg Config, parts Parts) error {
 	react, err := reactor.New(reactor.Config{
-		NC: cfg.NC, Service: parts.Service, Interested: parts.Interested, Settle: parts.Settle,
+		NC: cfg.NC, Service: parts.Service, Interested: parts.Interested, Unparks: ends, Settle: parts.Settle,
 		Unsettled: func(ctx context.Context) ([]reactor.Key, error) { return cfg.Views.Unsettled(ctx, parts.Service) },
 		Logger:    cfg.Logger,
 		Metrics:   cfg.Reactors,
