@@ -102,8 +102,8 @@ func (a *App) clear(ctx context.Context, w want) error {
 	return a.driver.Release(ctx, w.ref, w.intent, true)
 }
 
-// release removes what is left of an ending session: all of it, unless its end is a
-// failure.
+// release removes what is left of an ending session, all but the workspace of one that
+// keeps it.
 func (a *App) release(ctx context.Context, w want) error {
 	if err := a.driver.Release(ctx, w.ref, w.intent, w.keep); err != nil {
 		return err

@@ -163,9 +163,10 @@ func fruitless(s *session.State, p session.Failed, kept bool) ([]events.Record, 
 }
 
 // KeepsWorkspace says that the session's end leaves its volume: it failed, so nobody
-// wanted that end, and its files may be the only copy of somebody's work.
+// wanted that end, and its files may be the only copy of somebody's work. Under
+// onLoss end the runtime wanted it.
 func KeepsWorkspace(s *session.State) bool {
-	return s.EndOutcome == session.OutcomeFailed && s.Workload.WasReady
+	return s.EndOutcome == session.OutcomeFailed && s.Workload.WasReady && s.Terms.OnLoss != "end"
 }
 
 // Lost records that a sandbox is gone without our doing: one that ran (podUID as

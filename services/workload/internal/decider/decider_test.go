@@ -150,14 +150,19 @@ func TestFruitlessClaimsOfASessionThatWorked(t *testing.T) {
 func TestKeepsWorkspace(t *testing.T) {
 	t.Parallel()
 	failed := session.EndRequested{Outcome: session.OutcomeFailed}
+	endOnLoss := slices.Clone(given.Lost)
+	terms := given.Terms
+	terms.OnLoss = "end"
+	endOnLoss[0] = session.Created{Terms: terms}
 	for name, tc := range map[string]struct {
 		past given.Past
 		want bool
 	}{
-		"never worked": {given.Failed.And(failed), false},
-		"worked":       {given.Lost.And(failed), true},
-		"terminated":   {given.Lost.And(session.Terminated{}), false},
-		"completed":    {given.Ready.And(session.EndRequested{Outcome: session.OutcomeCompleted}), false},
+		"never worked":  {given.Failed.And(failed), false},
+		"worked":        {given.Lost.And(failed), true},
+		"lost for good": {endOnLoss.And(failed), false},
+		"terminated":    {given.Lost.And(session.Terminated{}), false},
+		"completed":     {given.Ready.And(session.EndRequested{Outcome: session.OutcomeCompleted}), false},
 	} {
 		if got := decider.KeepsWorkspace(given.Given(t, tc.past)); got != tc.want {
 			t.Errorf("%s: %t", name, got)
