@@ -48,7 +48,8 @@ func Audit(o *Options) *cobra.Command {
 				rows := make([][]string, len(l.Items))
 				for i, e := range l.Items {
 					rows[i] = []string{
-						strconv.FormatUint(e.Seq, 10), clock(e.Time), e.Type, e.Actor, e.Outcome, e.Subject, shortened(compact(e.Data), 60),
+						strconv.FormatUint(e.Seq, 10), clock(e.Time), e.Subject, strconv.FormatUint(e.N, 10), e.Type, e.Actor, e.Outcome,
+						shortened(e.Cause, 30), shortened(compact(e.Data), 50),
 					}
 				}
 				table(w, []string{"SEQ", "TIME", "SUBJECT", "N", "EVENT", "ACTOR", "OUTCOME", "CAUSE", "DATA"}, rows)
