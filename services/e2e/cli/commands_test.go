@@ -44,7 +44,7 @@ func life(t *testing.T, p *place) {
 	})
 	says(t, p.run(0, "session", "list"), "SESSION", s.ID, "shell@1")
 	says(t, p.run(0, "session", "show", s.ID), s.ID, "ready", "team=search", s.Isolation)
-	says(t, p.run(0, "session", "send", s.ID, "-w", "echo", "hello"), "$ echo hello\nhello\nexit 0\n", "run.finished")
+	says(t, p.run(0, "session", "send", s.ID, "-w", "echo", "hello"), "$ echo hello\n", "\nhello\n", "\nexit 0\n", "run.finished")
 	if m := parse[api.MessageAccepted](p, "session", "send", s.ID, "pwd"); m.RunID == "" {
 		t.Errorf("sent: %+v", m)
 	}
@@ -180,11 +180,11 @@ func policies(t *testing.T, p *place) {
 func demo(t *testing.T, p *place) {
 	says(t, p.run(0, "demo"),
 		"alice creates a session", "workload.ready", "hello from the sandbox", "a person is asked", "bob sees exactly that", "HTTP 201",
-		"written by an agent", "nobody needs this in a sandbox", "run.finished", "holdfast replay s-")
+		"written by an agent", "nobody needs this in a sandbox", "run.finished", " replay s-", "--data-dir "+p.dir)
 }
 
 func doctor(t *testing.T, p *place) {
-	says(t, p.run(0, "doctor"), "✓ postgres", "✓ isolation", "✓ server", "projector")
+	says(t, p.run(0, "doctor"), "✓ programs", "✓ isolation", "✓ server", "projector")
 	for _, f := range parse[[]struct {
 		Name string
 		OK   bool
@@ -214,7 +214,7 @@ func exitCodes(t *testing.T, p *place) {
 		"not allowed":        {nil, 3, []string{"audit", "list", "--as", "alice"}, "forbidden"},
 		"another's token":    {[]string{"HOLDFAST_TOKEN=hf_nobodys_token_of_32_characters"}, 3, []string{"session", "list"}, "unauthenticated"},
 		"nobody listens":     {[]string{"HOLDFAST_URL=http://127.0.0.1:1"}, 4, []string{"session", "list"}, "127.0.0.1:1"},
-		"no such person":     {nil, 1, []string{"session", "list", "--as", "mallory"}, "mallory"},
+		"no such person":     {nil, 2, []string{"session", "list", "--as", "mallory"}, "mallory"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			says(t, p.in(t).runWith(tc.env, tc.code, append(tc.args, "--data-dir", p.dir)...), tc.says)

@@ -103,7 +103,7 @@ func tokens(t *testing.T, p *place) {
 		}
 		seen[token] = true
 	}
-	says(t, p.run(1, "token", "mallory"), "mallory", "alice")
+	says(t, p.run(2, "token", "mallory"), "mallory", "alice")
 }
 
 func rebuild(t *testing.T, p *place) {

@@ -107,7 +107,8 @@ func approversOf(call *session.Call) []string {
 
 // claims are the names under which a rule may ask this person.
 func (c Answer) claims() []string {
-	claims := []string{"user:" + c.By}
+	claims := make([]string, 0, 1+len(c.Roles)+len(c.Groups))
+	claims = append(claims, "user:"+c.By)
 	for _, r := range c.Roles {
 		claims = append(claims, "role:"+r)
 	}

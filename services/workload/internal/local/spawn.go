@@ -155,7 +155,13 @@ func installBinary(src, dir string) (string, error) {
 	if err := os.Remove(tmp); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return "", err
 	}
-	if err := os.WriteFile(tmp, data, 0o755); err != nil { //nolint:gosec // a program that other uids run
+	// While it is open for writing no child may be forked in this process: the child
+	// would hold it open until its own exec, and "text file busy" would be the answer
+	// to whoever runs it then.
+	syscall.ForkLock.RLock()
+	err = os.WriteFile(tmp, data, 0o755) //nolint:gosec // a program that other uids run
+	syscall.ForkLock.RUnlock()
+	if err != nil {
 		return "", err
 	}
 	// The umask may have taken more than others' rights to write.
