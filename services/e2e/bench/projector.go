@@ -34,11 +34,11 @@ func measureProjector(ctx context.Context, l *lab) (f finding, err error) {
 	if err != nil {
 		return f, err
 	}
-	log, err := g.writeLives(ctx, l.size(1500, 20))
+	log, err := g.writeLives(ctx, l.size(4500, 20))
 	if err != nil {
 		return f, err
 	}
-	count := l.size(5, 1)
+	count := l.size(3, 1)
 	var ours, base []time.Duration
 	var transactions int64
 	for round := range count {

@@ -75,7 +75,7 @@ func life(t *testing.T, p *place) {
 	if len(audit.Items) != 1 || audit.Items[0].Subject != s.ID {
 		t.Errorf("audit: %+v", audit)
 	}
-	says(t, p.run(0, "audit", "list", "--session", s.ID, "--limit", "3"), "session.ended", "service:session", "More: --cursor")
+	says(t, p.run(0, "audit", "list", "--session", s.ID, "--limit", "3"), "session.ended", "service:session", "There is more: --cursor")
 }
 
 // asked waits for a session's question.
