@@ -2,6 +2,8 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
+	"context"
 	"fmt"
 	"io"
 	"os"
@@ -11,42 +13,22 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/holdfast-io/holdfast/api"
+	"github.com/holdfast-io/holdfast/api/apiclient"
 )
 
 // Runtime is `holdfast runtime …`.
 func Runtime(o *Options) *cobra.Command {
 	cmd := &cobra.Command{Use: "runtime", Short: "Apply and list runtimes", Aliases: []string{"runtimes"}}
-	var (
-		file string
-		page paging
-	)
-	apply := &cobra.Command{
-		Use: "apply -f FILE", Short: "Apply a runtime from YAML or JSON; a change makes a new revision", Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			name, body, err := readNamed(file, cmd.InOrStdin())
+	var page paging
+	apply := applyCommand(o, "runtime", "Apply a runtime from YAML or JSON; a change makes a new revision",
+		func(ctx context.Context, c *apiclient.ClientWithResponses, name string, body io.Reader) (applied, error) {
+			r, err := c.ApplyRuntimeWithBodyWithResponse(ctx, name, nil, yamlType, body)
+			rt, err := answer(err, func() *api.Runtime { return cmp.Or(r.JSON201, r.JSON200) })
 			if err != nil {
-				return err
+				return applied{}, err
 			}
-			c, err := o.client()
-			if err != nil {
-				return err
-			}
-			r, err := c.ApplyRuntimeWithBodyWithResponse(cmd.Context(), name, nil, "application/yaml", bytes.NewReader(body))
-			rt, err := answer(err, func() *api.Runtime {
-				if r.JSON201 != nil {
-					return r.JSON201
-				}
-				return r.JSON200
-			})
-			if err != nil {
-				return err
-			}
-			return o.show(cmd.OutOrStdout(), rt, func(w io.Writer) {
-				fmt.Fprintf(w, "runtime %s is at revision %d%s\n", rt.Name, rt.Revision, unchanged(r.JSON200 != nil))
-			})
-		},
-	}
-	apply.Flags().StringVarP(&file, "file", "f", "", "file, or - for the input")
+			return applied{definition: rt, name: rt.Name, revision: rt.Revision, same: r.JSON200 != nil}, nil
+		})
 	list := &cobra.Command{
 		Use: "list", Short: "List runtimes", Args: cobra.NoArgs, Aliases: []string{"ls"},
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -79,19 +61,40 @@ func Runtime(o *Options) *cobra.Command {
 	return cmd
 }
 
-func unchanged(same bool) string {
-	if same {
-		return " (unchanged)"
-	}
-	return ""
-}
-
 // Policy is `holdfast policy …`.
 func Policy(o *Options) *cobra.Command {
 	cmd := &cobra.Command{Use: "policy", Short: "Apply policies", Aliases: []string{"policies"}}
+	cmd.AddCommand(applyCommand(o, "policy", "Apply a policy from YAML or JSON; it is compiled and its tests are run first",
+		func(ctx context.Context, c *apiclient.ClientWithResponses, name string, body io.Reader) (applied, error) {
+			r, err := c.ApplyPolicyWithBodyWithResponse(ctx, name, nil, yamlType, body)
+			p, err := answer(err, func() *api.Policy { return cmp.Or(r.JSON201, r.JSON200) })
+			if err != nil {
+				return applied{}, err
+			}
+			return applied{definition: p, name: p.Name, revision: p.Revision, same: r.JSON200 != nil}, nil
+		}))
+	return cmd
+}
+
+// yamlType is what files are sent as; JSON is YAML too.
+const yamlType = "application/yaml"
+
+// applied is what an apply made, or found to be in force already.
+type applied struct {
+	definition any
+	name       string
+	revision   uint64
+	same       bool
+}
+
+// applyCommand is `apply -f FILE` of a kind of definition.
+func applyCommand(
+	o *Options, kind, short string,
+	send func(ctx context.Context, c *apiclient.ClientWithResponses, name string, body io.Reader) (applied, error),
+) *cobra.Command {
 	var file string
-	apply := &cobra.Command{
-		Use: "apply -f FILE", Short: "Apply a policy from YAML or JSON; it is compiled and its tests are run first", Args: cobra.NoArgs,
+	cmd := &cobra.Command{
+		Use: "apply -f FILE", Short: short, Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			name, body, err := readNamed(file, cmd.InOrStdin())
 			if err != nil {
@@ -101,23 +104,20 @@ func Policy(o *Options) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			r, err := c.ApplyPolicyWithBodyWithResponse(cmd.Context(), name, nil, "application/yaml", bytes.NewReader(body))
-			p, err := answer(err, func() *api.Policy {
-				if r.JSON201 != nil {
-					return r.JSON201
-				}
-				return r.JSON200
-			})
+			a, err := send(cmd.Context(), c, name, bytes.NewReader(body))
 			if err != nil {
 				return err
 			}
-			return o.show(cmd.OutOrStdout(), p, func(w io.Writer) {
-				fmt.Fprintf(w, "policy %s is at revision %d%s\n", p.Name, p.Revision, unchanged(r.JSON200 != nil))
+			return o.show(cmd.OutOrStdout(), a.definition, func(w io.Writer) {
+				note := ""
+				if a.same {
+					note = " (unchanged)"
+				}
+				fmt.Fprintf(w, "%s %s is at revision %d%s\n", kind, a.name, a.revision, note)
 			})
 		},
 	}
-	apply.Flags().StringVarP(&file, "file", "f", "", "file, or - for the input")
-	cmd.AddCommand(apply)
+	cmd.Flags().StringVarP(&file, "file", "f", "", "file, or - for the input")
 	return cmd
 }
 

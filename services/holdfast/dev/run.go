@@ -12,15 +12,13 @@ import (
 	"strings"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
-
 	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/events"
 	"github.com/holdfast-io/holdfast/events/eventlog"
-	"github.com/holdfast-io/holdfast/events/eventlog/natslog"
 	"github.com/holdfast-io/holdfast/events/policy"
 	"github.com/holdfast-io/holdfast/events/runtime"
 	"github.com/holdfast-io/holdfast/services/gateway"
+	"github.com/holdfast-io/holdfast/services/holdfast/parts"
 	"github.com/holdfast-io/holdfast/services/internal/broker"
 	"github.com/holdfast-io/holdfast/services/internal/command"
 )
@@ -177,12 +175,7 @@ func (p *Program) OpenLog(ctx context.Context) (eventlog.Log, func(), error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	js, err := jetstream.New(nc)
-	if err != nil {
-		nc.Close()
-		return nil, nil, err
-	}
-	log, err := natslog.New(js, nc, natslog.Options{})
+	log, err := parts.OpenLog(nc)
 	if err != nil {
 		nc.Close()
 		return nil, nil, err

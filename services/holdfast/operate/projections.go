@@ -9,11 +9,9 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
-	"github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
 
 	"github.com/holdfast-io/holdfast/events/eventlog"
-	"github.com/holdfast-io/holdfast/events/eventlog/natslog"
 	"github.com/holdfast-io/holdfast/projections"
 	"github.com/holdfast-io/holdfast/services/holdfast/cli"
 	"github.com/holdfast-io/holdfast/services/holdfast/dev"
@@ -70,11 +68,7 @@ func onProjections(cmd *cobra.Command, o *cli.Options, use func(context.Context,
 		return err
 	}
 	defer nc.Close()
-	js, err := jetstream.New(nc)
-	if err != nil {
-		return err
-	}
-	decisions, err := natslog.New(js, nc, natslog.Options{})
+	decisions, err := parts.OpenLog(nc)
 	if err != nil {
 		return err
 	}

@@ -128,12 +128,21 @@ func (e Env) base(ctx context.Context, user broker.User) (base, error) {
 	return b, nil
 }
 
+// OpenLog gives the log on a connection, which stays the caller's to close.
+func OpenLog(nc *nats.Conn) (eventlog.Log, error) {
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return nil, err
+	}
+	return natslog.New(js, nc, natslog.Options{})
+}
+
 func onConnection(ctx context.Context, nc *nats.Conn) (base, error) {
 	js, err := jetstream.New(nc)
 	if err != nil {
 		return base{}, err
 	}
-	log, err := natslog.New(js, nc, natslog.Options{})
+	log, err := OpenLog(nc)
 	if err != nil {
 		return base{}, err
 	}
