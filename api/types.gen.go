@@ -1709,6 +1709,10 @@ type Sandbox struct {
 	// Env Never per session, and never a secret.
 	Env []EnvVar `json:"env,omitempty,omitzero"`
 
+	// HostFolder Local driver only, and for admins only: a folder of the host with the agent's code. The sandbox sees it read-only
+	// at `/agent`, and the program of `command` where the host has it, which is then looked up in the host's `PATH`.
+	HostFolder string `json:"hostFolder,omitempty,omitzero"`
+
 	// Image The image; the local driver has none and runs `command` of the host.
 	Image string `json:"image,omitempty,omitzero"`
 

@@ -48,7 +48,7 @@ type Spec struct {
 
 // Adapter says how the runner talks to the agent.
 type Adapter struct {
-	// Protocol is "agui" or "none".
+	// Protocol is "agui", "exec", "push" or "none".
 	Protocol string `json:"protocol"`
 	// Entrypoint names the entrypoint that takes runs.
 	Entrypoint string `json:"entrypoint,omitempty"`
@@ -60,7 +60,10 @@ type Adapter struct {
 
 // Sandbox is what is started.
 type Sandbox struct {
-	Image            string    `json:"image,omitempty"`
+	Image string `json:"image,omitempty"`
+	// HostFolder is a folder of the local driver's host with the agent's code; only
+	// an admin may name one.
+	HostFolder       string    `json:"hostFolder,omitempty"`
 	Command          []string  `json:"command,omitempty"`
 	Env              []EnvVar  `json:"env,omitempty"`
 	RuntimeClassName string    `json:"runtimeClassName,omitempty"`

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/api/apiserver"
@@ -11,6 +12,7 @@ import (
 	"github.com/holdfast-io/holdfast/projections/view"
 	"github.com/holdfast-io/holdfast/services/gateway/internal/auth"
 	"github.com/holdfast-io/holdfast/services/internal/command"
+	"github.com/holdfast-io/holdfast/services/internal/problem"
 	"github.com/holdfast-io/holdfast/services/internal/verbs"
 )
 
@@ -31,6 +33,9 @@ func (a *API) apply(ctx context.Context, w write, name string, spec any) (comman
 
 // ApplyRuntime makes a revision of a runtime.
 func (a *API) ApplyRuntime(ctx context.Context, req apiserver.ApplyRuntimeRequestObject) (apiserver.ApplyRuntimeResponseObject, error) {
+	if req.Body.Sandbox.HostFolder != "" && !slices.Contains(auth.From(ctx).Roles, api.RoleAdmin) {
+		return nil, problem.New(api.CodeForbidden, "Only an admin may give a runtime a folder of the host (sandbox.hostFolder).")
+	}
 	spec, err := runtimeSpec(req.Name, *req.Body)
 	if err != nil {
 		return nil, err

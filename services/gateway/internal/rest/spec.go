@@ -22,7 +22,8 @@ func runtimeSpec(name string, in api.RuntimeSpec) (runtime.Spec, error) {
 			Resume: string(in.Adapter.Resume),
 		},
 		Sandbox: runtime.Sandbox{
-			Image: in.Sandbox.Image, Command: in.Sandbox.Command, RuntimeClassName: in.Sandbox.RuntimeClassName,
+			Image: in.Sandbox.Image, HostFolder: in.Sandbox.HostFolder, Command: in.Sandbox.Command,
+			RuntimeClassName: in.Sandbox.RuntimeClassName,
 			Resources: runtime.Resources{Limits: limits(in.Sandbox.Resources.Limits)},
 		},
 		WarmPool: runtime.WarmPool{Size: in.WarmPool.Size},
