@@ -23,6 +23,7 @@ func TestCommands(t *testing.T) {
 	for name, test := range map[string]func(*testing.T, *place){
 		"a session's life": life, "questions": questions, "cancel": cancel, "watch": watch,
 		"runtimes": runtimes, "policies": policies, "the demo": demo, "doctor and version": doctor, "exit codes": exitCodes,
+		"a live view": live, "a live view of hostile text": liveHostile, "lines in a terminal": livePlain,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, p.in(t)) })
 	}

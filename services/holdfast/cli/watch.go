@@ -8,9 +8,11 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/http"
+	"os"
 	"strings"
 	"time"
 
+	"github.com/charmbracelet/x/term"
 	"github.com/spf13/cobra"
 
 	"github.com/holdfast-io/holdfast/api"
@@ -18,19 +20,28 @@ import (
 )
 
 func sessionWatch(o *Options) *cobra.Command {
-	var after string
+	var (
+		after string
+		plain bool
+	)
 	cmd := &cobra.Command{
-		Use: "watch SESSION", Short: "Follow a session's timeline", Args: cobra.ExactArgs(1),
+		Use: "watch SESSION", Short: "Follow a session live: its state, its timeline, its questions", Args: cobra.ExactArgs(1),
+		Long: "Follows a session. In a terminal it is a live view in which questions are answered and messages sent with a key;\n" +
+			"with --plain, -o json, or where the output is no terminal, it prints the timeline line by line until the session ends.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := o.client()
 			if err != nil {
 				return err
+			}
+			if !plain && o.Output != "json" && term.IsTerminal(os.Stdout.Fd()) && term.IsTerminal(os.Stdin.Fd()) {
+				return watchLive(cmd.Context(), c, args[0], after)
 			}
 			_, err = follow(cmd.Context(), c, cmd.OutOrStdout(), o, args[0], from{cursor: after}, untilEnded)
 			return err
 		},
 	}
 	cmd.Flags().StringVar(&after, "after", "", "only what comes after this cursor")
+	cmd.Flags().BoolVar(&plain, "plain", false, "line by line, in a terminal too")
 	return cmd
 }
 
@@ -213,8 +224,8 @@ func (p *printer) agui(f api.Frame) {
 }
 
 func (p *printer) prompt(f api.Frame) {
-	var a api.Approval
-	if json.Unmarshal(f.Data, &a) != nil {
+	a, ok := approvalOf(f)
+	if !ok {
 		return
 	}
 	if a.State != api.CallStatePending {
