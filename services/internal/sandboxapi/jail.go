@@ -33,6 +33,8 @@ type JailMount struct {
 const (
 	// JailBinary is sandboxd itself.
 	JailBinary = "/holdfast/sandboxd"
+	// JailAgent is the folder of the host that a runtime names, read-only.
+	JailAgent = "/agent"
 	// JailPrivate holds what sandboxd sees and the agent doesn't.
 	JailPrivate = "/run/holdfast"
 	// JailSpool is sandboxd's spool.

@@ -94,9 +94,13 @@ type RuntimeSpec struct {
 	// Argv is the entrypoint; empty for a runtime without one. Argv[0] may be
 	// sandboxapi.JailBinary under any isolation.
 	Argv []string `json:"argv,omitempty"`
+	// Folder is a folder of the host that the sandbox sees read-only at
+	// sandboxapi.JailAgent. Under any isolation arguments and variables may name
+	// what is in it by that place.
+	Folder string `json:"folder,omitempty"`
 	// Env ("K=V") is the entrypoint's environment; never per session.
 	Env []string `json:"env,omitempty"`
-	// Adapter is "agui" or "none".
+	// Adapter is "agui", "exec", "push" or "none".
 	Adapter string `json:"adapter,omitempty"`
 	// Port, ReadyPath and RunPath are as in sandboxapi.AgentProcess.
 	Port      int    `json:"port,omitempty"`

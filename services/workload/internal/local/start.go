@@ -37,6 +37,10 @@ func (w *stopwatch) lap(name string) {
 func (d *Driver) start(ctx context.Context, r record, spec driver.RuntimeSpec, watch *stopwatch) (p *process, _ record, err error) {
 	ctx, cancel := context.WithTimeout(ctx, d.cfg.StartTimeout)
 	defer cancel()
+	program, err := d.code(spec)
+	if err != nil {
+		return nil, r, err
+	}
 	r.PodUID = newUID()
 	r.Socket = filepath.Join(d.runDir, shortHash(r.PodUID)+".sock")
 	if err := remakeOwned(d.paths.spool(r.SandboxUID), r.UID); err != nil {
@@ -45,14 +49,14 @@ func (d *Driver) start(ctx context.Context, r record, spec driver.RuntimeSpec, w
 	if r.Cgroups, err = d.cgroups.create(r.PodUID, spec.Limits); err != nil {
 		return nil, r, errors.Join(fmt.Errorf("%w: %w", driver.ErrStart, err), removeGroups(r.Cgroups))
 	}
-	p, err = d.spawn(r, spec)
+	p, err = d.spawn(r, spec, program.mounts)
 	if err != nil {
 		return nil, r, errors.Join(fmt.Errorf("%w: %w", driver.ErrStart, err), removeGroups(r.Cgroups))
 	}
 	watch.lap("spawn")
 	r.Process = &p.id
 	if err = d.paths.save(r); err == nil {
-		err = p.boot(ctx, d.bootMessage(r, spec))
+		err = p.boot(ctx, d.bootMessage(r, spec, program))
 	}
 	if err != nil {
 		return nil, r, errors.Join(err, p.stop(0))
@@ -62,7 +66,7 @@ func (d *Driver) start(ctx context.Context, r record, spec driver.RuntimeSpec, w
 }
 
 // spawn starts sandboxd for r; it waits for its boot message.
-func (d *Driver) spawn(r record, spec driver.RuntimeSpec) (*process, error) {
+func (d *Driver) spawn(r record, spec driver.RuntimeSpec, code []sandboxapi.JailMount) (*process, error) {
 	control, files, err := channels(r.Socket)
 	if err != nil {
 		return nil, err
@@ -76,7 +80,7 @@ func (d *Driver) spawn(r record, spec driver.RuntimeSpec) (*process, error) {
 	var opened []*os.File
 	if d.plain() {
 		p.cmd = plainCommand(d.binary, files)
-	} else if p.cmd, opened, err = jailCommand(d.binary, r.UID, d.gid(r), d.jailSpec(r, spec), files); err != nil {
+	} else if p.cmd, opened, err = jailCommand(d.binary, r.UID, d.gid(r), d.jailSpec(r, spec, code), files); err != nil {
 		return nil, errors.Join(err, control.Close(), os.Remove(r.Socket))
 	}
 	defer closeAll(opened)
@@ -107,7 +111,7 @@ func (d *Driver) gid(r record) int {
 }
 
 // jailSpec says what the sandbox's file system is made of.
-func (d *Driver) jailSpec(r record, spec driver.RuntimeSpec) sandboxapi.JailSpec {
+func (d *Driver) jailSpec(r record, spec driver.RuntimeSpec, code []sandboxapi.JailMount) sandboxapi.JailSpec {
 	mounts := append(make([]sandboxapi.JailMount, 0, 4+len(d.cfg.SharePaths)),
 		sandboxapi.JailMount{Source: d.binary, Target: sandboxapi.JailBinary, ReadOnly: true, File: true},
 		sandboxapi.JailMount{Source: d.paths.spool(r.SandboxUID), Target: sandboxapi.JailSpool},
@@ -116,12 +120,13 @@ func (d *Driver) jailSpec(r record, spec driver.RuntimeSpec) sandboxapi.JailSpec
 	for _, p := range d.cfg.SharePaths {
 		mounts = append(mounts, sandboxapi.JailMount{Source: p, Target: p, ReadOnly: true})
 	}
+	mounts = append(mounts, code...)
 	mounts = append(mounts, sandboxapi.JailMount{Source: d.paths.workspace(r), Target: spec.WorkspacePath})
 	return sandboxapi.JailSpec{Hostname: "sandbox", TmpBytes: d.cfg.TmpBytes, Mounts: mounts}
 }
 
 // bootMessage tells sandboxd what it is, in terms of what it sees.
-func (d *Driver) bootMessage(r record, spec driver.RuntimeSpec) sandboxapi.Boot {
+func (d *Driver) bootMessage(r record, spec driver.RuntimeSpec, program code) sandboxapi.Boot {
 	b := sandboxapi.Boot{
 		PodUID:    r.PodUID,
 		Isolation: d.cfg.Isolation,
@@ -135,15 +140,11 @@ func (d *Driver) bootMessage(r record, spec driver.RuntimeSpec) sandboxapi.Boot 
 		b.Upstream, b.Workspace, b.SpoolDir = "unix:"+d.cfg.AgentSocket, d.paths.workspace(r), d.paths.spool(r.SandboxUID)
 		b.RelayAddr, port = "127.0.0.1:0", 0
 	}
-	if len(spec.Argv) == 0 {
+	if len(program.argv) == 0 {
 		return b
 	}
-	argv := slices.Clone(spec.Argv)
-	if d.plain() && argv[0] == sandboxapi.JailBinary {
-		argv[0] = d.binary
-	}
 	b.Agent = &sandboxapi.AgentProcess{
-		Argv: argv, Env: agentEnv(spec.Env, b.Workspace), Adapter: spec.Adapter,
+		Argv: program.argv, Env: agentEnv(program.env, b.Workspace), Adapter: spec.Adapter,
 		Port: port, ReadyPath: spec.ReadyPath, RunPath: spec.RunPath,
 	}
 	if d.cgroups == nil {

@@ -4,6 +4,7 @@ package recipe
 
 import (
 	"fmt"
+	"path"
 	"regexp"
 	"slices"
 	"strconv"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/events"
 	"github.com/holdfast-io/holdfast/events/runtime"
+	"github.com/holdfast-io/holdfast/services/internal/sandboxapi"
 	"github.com/holdfast-io/holdfast/services/workload/internal/driver"
 )
 
@@ -45,8 +47,10 @@ func WithDefaults(s runtime.Spec) runtime.Spec {
 			s.Adapter.Protocol = "none"
 		}
 	}
-	if s.Adapter.Protocol == "agui" {
+	if s.Adapter.Protocol != "none" {
 		fill(&s.Adapter.Resume, "rerun")
+	}
+	if s.Adapter.Protocol == "agui" {
 		fill(&s.Adapter.Path, "/")
 		if len(s.Entrypoints) > 0 {
 			fill(&s.Adapter.Entrypoint, s.Entrypoints[0].Name)
@@ -115,6 +119,9 @@ func Check(s runtime.Spec) []Wrong {
 	if s.Workspace != nil && (!strings.HasPrefix(s.Workspace.Path, "/") || len(s.Workspace.Path) < 2 || strings.Contains(s.Workspace.Path, "..")) {
 		c.wrong("/workspace/path", "has to be an absolute path below /")
 	}
+	if s.Workspace != nil && overlap(s.Workspace.Path, sandboxapi.JailAgent) {
+		c.wrong("/workspace/path", "has to be another place than %s, where sandbox.hostFolder is", sandboxapi.JailAgent)
+	}
 	if s.WarmPool.Size < 0 || s.WarmPool.Size > MaxWarm {
 		c.wrong("/warmPool/size", "has to be 0 to %d", MaxWarm)
 	}
@@ -130,12 +137,26 @@ func Check(s runtime.Spec) []Wrong {
 	return c
 }
 
+// adapter checks how runs reach the agent: `agui` needs an entrypoint to POST them to,
+// `push` may have one beside, of `exec` no process stays that could serve.
 func (c *checker) adapter(s runtime.Spec) {
-	c.oneOf("/adapter/protocol", s.Adapter.Protocol, "agui", "none")
-	if s.Adapter.Protocol != "agui" {
+	c.oneOf("/adapter/protocol", s.Adapter.Protocol, "agui", "exec", "push", "none")
+	if s.Adapter.Protocol == "none" {
 		return
 	}
 	c.oneOf("/adapter/resume", s.Adapter.Resume, "rerun")
+	if s.Adapter.Protocol != "agui" {
+		if s.Adapter.Entrypoint != "" {
+			c.wrong("/adapter/entrypoint", "is for agui alone: an agent of %s is not called", s.Adapter.Protocol)
+		}
+		if s.Adapter.Path != "" {
+			c.wrong("/adapter/path", "is for agui alone: an agent of %s is not called", s.Adapter.Protocol)
+		}
+		if s.Adapter.Protocol == "exec" && len(s.Entrypoints) > 0 {
+			c.wrong("/entrypoints", "exec starts its command for each message, so nothing serves in between")
+		}
+		return
+	}
 	if !strings.HasPrefix(s.Adapter.Path, "/") {
 		c.wrong("/adapter/path", "has to begin with /")
 	}
@@ -169,7 +190,15 @@ func (c *checker) entrypoints(s runtime.Spec) {
 	}
 }
 
+// overlap says whether one place is the other or in it.
+func overlap(a, b string) bool {
+	return a == b || strings.HasPrefix(a, b+"/") || strings.HasPrefix(b, a+"/")
+}
+
 func (c *checker) sandbox(s runtime.Sandbox) {
+	if s.HostFolder != "" && (!path.IsAbs(s.HostFolder) || path.Clean(s.HostFolder) != s.HostFolder || s.HostFolder == "/") {
+		c.wrong("/sandbox/hostFolder", "has to be a clean absolute path of a folder")
+	}
 	if len(s.Command) == 0 {
 		c.wrong("/sandbox/command", "the local driver has no images: say which command to run")
 	}
@@ -220,7 +249,8 @@ func (c *checker) timeouts(t runtime.Timeouts) {
 // ForDriver words a checked spec for a driver; the caller names it.
 func ForDriver(s runtime.Spec) driver.RuntimeSpec {
 	d := driver.RuntimeSpec{
-		Kind: string(s.Kind), Argv: s.Sandbox.Command, Adapter: s.Adapter.Protocol, RunPath: s.Adapter.Path,
+		Kind: string(s.Kind), Argv: s.Sandbox.Command, Folder: s.Sandbox.HostFolder,
+		Adapter: s.Adapter.Protocol, RunPath: s.Adapter.Path,
 		WorkspacePath: "/workspace", HasVolume: s.Workspace != nil,
 	}
 	for _, e := range s.Sandbox.Env {
