@@ -49,6 +49,7 @@ const (
 	CodeOutcomeUnknown       Code = "outcome-unknown"
 	CodeProjectionBehind     Code = "projection-behind"
 	CodeHistoryUnavailable   Code = "history-unavailable"
+	CodeStorageLow           Code = "storage-low"
 	CodeUnknownEventType     Code = "unknown-event-type"
 	CodeLogFaulted           Code = "log-faulted"
 )
@@ -93,6 +94,7 @@ var meanings = map[Code]meaning{
 	CodeOutcomeUnknown:       {http.StatusServiceUnavailable, "Outcome unknown"},
 	CodeProjectionBehind:     {http.StatusServiceUnavailable, "Projection behind"},
 	CodeHistoryUnavailable:   {http.StatusServiceUnavailable, "History unavailable"},
+	CodeStorageLow:           {http.StatusServiceUnavailable, "Storage low"},
 	CodeUnknownEventType:     {http.StatusServiceUnavailable, "Unknown event type"},
 	CodeLogFaulted:           {http.StatusServiceUnavailable, "Log faulted"},
 }

@@ -326,6 +326,30 @@ func (e OnLoss) Valid() bool {
 	}
 }
 
+// Defines values for ParkingService.
+const (
+	ParkingServicePolicy   ParkingService = "policy"
+	ParkingServiceRunner   ParkingService = "runner"
+	ParkingServiceSession  ParkingService = "session"
+	ParkingServiceWorkload ParkingService = "workload"
+)
+
+// Valid indicates whether the value is a known member of the ParkingService enum.
+func (e ParkingService) Valid() bool {
+	switch e {
+	case ParkingServicePolicy:
+		return true
+	case ParkingServiceRunner:
+		return true
+	case ParkingServiceSession:
+		return true
+	case ParkingServiceWorkload:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for PolicyEffect.
 const (
 	PolicyEffectAllow PolicyEffect = "allow"
@@ -1317,9 +1341,46 @@ type OnIdle string
 // Example: restart
 type OnLoss string
 
+// Parked Example: {"at":"2026-01-02T03:04:05Z","failures":10,"reason":"claim: no space left on device","service":"workload","session":"s-k3j9x0p2m4q7r8t1v5w6"}
+type Parked struct {
+	At time.Time `json:"at"`
+
+	// Failures How many there were in a row.
+	Failures int `json:"failures"`
+
+	// Reason The last failure.
+	Reason string `json:"reason"`
+
+	// Service A service that reacts to events.
+	//
+	// Example: workload
+	Service ParkingService `json:"service"`
+
+	// Session A session's id.
+	//
+	// Example: s-k3v5d2m7q4x6z2b7c5aa
+	Session SessionID `json:"session"`
+}
+
+// ParkedList Example: {"items":[{"at":"2026-01-02T03:04:05Z","failures":10,"reason":"claim: no space left on device","service":"workload","session":"s-k3j9x0p2m4q7r8t1v5w6"}]}
+type ParkedList struct {
+	Items []Parked `json:"items"`
+
+	// Silent Services that don't answer now; what they parked isn't in the list.
+	Silent []ParkingService `json:"silent,omitempty,omitzero"`
+}
+
+// ParkingService A service that reacts to events.
+//
+// Example: workload
+type ParkingService string
+
 // Part Example: {"detail":"12 s behind the log","name":"projector","ready":false}
 type Part struct {
-	// Detail Why not.
+	// Degraded It works, and somebody has to do something about it; `detail` says what.
+	Degraded bool `json:"degraded,omitempty,omitzero"`
+
+	// Detail Why it isn't ready, or is degraded.
 	Detail string `json:"detail,omitempty,omitzero"`
 	Name   string `json:"name"`
 	Ready  bool   `json:"ready"`

@@ -290,6 +290,20 @@ type ClientInterface interface {
 	// Corresponds with GET /v1/me (the `GetMe` operationId).
 	GetMe(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// ListParked List parked sessions
+	//
+	// Sessions of the tenant that a service gave up on after ten failures in a row, the longest ago first. It tries each again every ten minutes.
+	//
+	// Corresponds with GET /v1/parked (the `ListParked` operationId).
+	ListParked(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// RetryParked Have a parked session tried again
+	//
+	// The service settles the session at once. Where it fails ten times more it is parked again.
+	//
+	// Corresponds with POST /v1/parked/{service}/{id}/retry (the `RetryParked` operationId).
+	RetryParked(ctx context.Context, service ParkingService, id SessionID, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// ListPolicies List policies
 	//
 	// The newest revision of each policy of the tenant that is not removed, by name.
@@ -957,6 +971,40 @@ func (c *Client) Login(ctx context.Context, body LoginJSONRequestBody, reqEditor
 // Corresponds with GET /v1/me (the `GetMe` operationId).
 func (c *Client) GetMe(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewGetMeRequest(c.Server)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ListParked List parked sessions
+//
+// Sessions of the tenant that a service gave up on after ten failures in a row, the longest ago first. It tries each again every ten minutes.
+//
+// Corresponds with GET /v1/parked (the `ListParked` operationId).
+func (c *Client) ListParked(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListParkedRequest(c.Server)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// RetryParked Have a parked session tried again
+//
+// The service settles the session at once. Where it fails ten times more it is parked again.
+//
+// Corresponds with POST /v1/parked/{service}/{id}/retry (the `RetryParked` operationId).
+func (c *Client) RetryParked(ctx context.Context, service ParkingService, id SessionID, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewRetryParkedRequest(c.Server, service, id)
 	if err != nil {
 		return nil, err
 	}
@@ -2351,6 +2399,74 @@ func NewGetMeRequest(server string) (*http.Request, error) {
 	}
 
 	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewListParkedRequest constructs an http.Request for the ListParked method
+func NewListParkedRequest(server string) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/parked")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewRetryParkedRequest constructs an http.Request for the RetryParked method
+func NewRetryParkedRequest(server string, service ParkingService, id SessionID) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "service", service, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	var pathParam1 string
+
+	pathParam1, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/parked/%s/%s/retry", pathParam0, pathParam1)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), nil)
 	if err != nil {
 		return nil, err
 	}
@@ -4251,6 +4367,24 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /v1/me (the `GetMe` operationId).
 	GetMeWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*GetMeResponse, error)
 
+	// ListParkedWithResponse List parked sessions
+	//
+	// Sessions of the tenant that a service gave up on after ten failures in a row, the longest ago first. It tries each again every ten minutes.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/parked (the `ListParked` operationId).
+	ListParkedWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*ListParkedResponse, error)
+
+	// RetryParkedWithResponse Have a parked session tried again
+	//
+	// The service settles the session at once. Where it fails ten times more it is parked again.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/parked/{service}/{id}/retry (the `RetryParked` operationId).
+	RetryParkedWithResponse(ctx context.Context, service ParkingService, id SessionID, reqEditors ...RequestEditorFn) (*RetryParkedResponse, error)
+
 	// ListPoliciesWithResponse List policies
 	//
 	// The newest revision of each policy of the tenant that is not removed, by name.
@@ -5252,6 +5386,81 @@ func (r GetMeResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r GetMeResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type ListParkedResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *ParkedList
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListParkedResponse) GetJSON200() *ParkedList {
+	return r.JSON200
+}
+
+// GetBody returns the raw response body bytes
+func (r ListParkedResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListParkedResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListParkedResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListParkedResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type RetryParkedResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+}
+
+// GetBody returns the raw response body bytes
+func (r RetryParkedResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r RetryParkedResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r RetryParkedResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r RetryParkedResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -6644,6 +6853,36 @@ func (c *ClientWithResponses) GetMeWithResponse(ctx context.Context, reqEditors 
 	return ParseGetMeResponse(rsp)
 }
 
+// ListParkedWithResponse List parked sessions
+//
+// Sessions of the tenant that a service gave up on after ten failures in a row, the longest ago first. It tries each again every ten minutes.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/parked (the `ListParked` operationId).
+func (c *ClientWithResponses) ListParkedWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*ListParkedResponse, error) {
+	rsp, err := c.ListParked(ctx, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListParkedResponse(rsp)
+}
+
+// RetryParkedWithResponse Have a parked session tried again
+//
+// The service settles the session at once. Where it fails ten times more it is parked again.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/parked/{service}/{id}/retry (the `RetryParked` operationId).
+func (c *ClientWithResponses) RetryParkedWithResponse(ctx context.Context, service ParkingService, id SessionID, reqEditors ...RequestEditorFn) (*RetryParkedResponse, error) {
+	rsp, err := c.RetryParked(ctx, service, id, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseRetryParkedResponse(rsp)
+}
+
 // ListPoliciesWithResponse List policies
 //
 // The newest revision of each policy of the tenant that is not removed, by name.
@@ -7579,6 +7818,48 @@ func ParseGetMeResponse(rsp *http.Response) (*GetMeResponse, error) {
 		}
 		response.JSON200 = &dest
 
+	}
+
+	return response, nil
+}
+
+// ParseListParkedResponse parses an HTTP response from a ListParkedWithResponse call
+func ParseListParkedResponse(rsp *http.Response) (*ListParkedResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListParkedResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest ParkedList
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseRetryParkedResponse parses an HTTP response from a RetryParkedWithResponse call
+func ParseRetryParkedResponse(rsp *http.Response) (*RetryParkedResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &RetryParkedResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
 	}
 
 	return response, nil

@@ -40,6 +40,12 @@ type ServerInterface interface {
 	// GetMe Who am I
 	// (GET /v1/me)
 	GetMe(w http.ResponseWriter, r *http.Request)
+	// ListParked List parked sessions
+	// (GET /v1/parked)
+	ListParked(w http.ResponseWriter, r *http.Request)
+	// RetryParked Have a parked session tried again
+	// (POST /v1/parked/{service}/{id}/retry)
+	RetryParked(w http.ResponseWriter, r *http.Request, service ParkingService, id SessionID)
 	// ListPolicies List policies
 	// (GET /v1/policies)
 	ListPolicies(w http.ResponseWriter, r *http.Request, params ListPoliciesParams)
@@ -145,6 +151,18 @@ func (_ Unimplemented) Login(w http.ResponseWriter, r *http.Request) {
 // GetMe Who am I
 // (GET /v1/me)
 func (_ Unimplemented) GetMe(w http.ResponseWriter, r *http.Request) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ListParked List parked sessions
+// (GET /v1/parked)
+func (_ Unimplemented) ListParked(w http.ResponseWriter, r *http.Request) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// RetryParked Have a parked session tried again
+// (POST /v1/parked/{service}/{id}/retry)
+func (_ Unimplemented) RetryParked(w http.ResponseWriter, r *http.Request, service ParkingService, id SessionID) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -611,6 +629,55 @@ func (siw *ServerInterfaceWrapper) GetMe(w http.ResponseWriter, r *http.Request)
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.GetMe(w, r)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ListParked operation middleware
+func (siw *ServerInterfaceWrapper) ListParked(w http.ResponseWriter, r *http.Request) {
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListParked(w, r)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// RetryParked operation middleware
+func (siw *ServerInterfaceWrapper) RetryParked(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "service" -------------
+	var service ParkingService
+
+	err = runtime.BindStyledParameterWithOptions("simple", "service", chi.URLParam(r, "service"), &service, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "service", Err: err})
+		return
+	}
+
+	// ------------- Path parameter "id" -------------
+	var id SessionID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "id", chi.URLParam(r, "id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "id", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.RetryParked(w, r, service, id)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -1941,6 +2008,12 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 		r.Get(options.BaseURL+"/v1/me", wrapper.GetMe)
 	})
 	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/v1/parked", wrapper.ListParked)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/v1/parked/{service}/{id}/retry", wrapper.RetryParked)
+	})
+	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/v1/policies", wrapper.ListPolicies)
 	})
 	r.Group(func(r chi.Router) {
@@ -2234,6 +2307,44 @@ func (response GetMe200JSONResponse) VisitGetMeResponse(w http.ResponseWriter) e
 	w.WriteHeader(200)
 	_, err := buf.WriteTo(w)
 	return err
+}
+
+type ListParkedRequestObject struct {
+}
+
+type ListParkedResponseObject interface {
+	VisitListParkedResponse(w http.ResponseWriter) error
+}
+
+type ListParked200JSONResponse ParkedList
+
+func (response ListParked200JSONResponse) VisitListParkedResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RetryParkedRequestObject struct {
+	Service ParkingService `json:"service"`
+	ID      SessionID      `json:"id"`
+}
+
+type RetryParkedResponseObject interface {
+	VisitRetryParkedResponse(w http.ResponseWriter) error
+}
+
+type RetryParked204Response struct {
+}
+
+func (response RetryParked204Response) VisitRetryParkedResponse(w http.ResponseWriter) error {
+	w.WriteHeader(204)
+	return nil
 }
 
 type ListPoliciesRequestObject struct {
@@ -2860,6 +2971,12 @@ type StrictServerInterface interface {
 	// GetMe Who am I
 	// (GET /v1/me)
 	GetMe(ctx context.Context, request GetMeRequestObject) (GetMeResponseObject, error)
+	// ListParked List parked sessions
+	// (GET /v1/parked)
+	ListParked(ctx context.Context, request ListParkedRequestObject) (ListParkedResponseObject, error)
+	// RetryParked Have a parked session tried again
+	// (POST /v1/parked/{service}/{id}/retry)
+	RetryParked(ctx context.Context, request RetryParkedRequestObject) (RetryParkedResponseObject, error)
 	// ListPolicies List policies
 	// (GET /v1/policies)
 	ListPolicies(ctx context.Context, request ListPoliciesRequestObject) (ListPoliciesResponseObject, error)
@@ -3146,6 +3263,57 @@ func (sh *strictHandler) GetMe(w http.ResponseWriter, r *http.Request) {
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(GetMeResponseObject); ok {
 		if err := validResponse.VisitGetMeResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ListParked operation middleware
+func (sh *strictHandler) ListParked(w http.ResponseWriter, r *http.Request) {
+	var request ListParkedRequestObject
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ListParked(ctx, request.(ListParkedRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListParked")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ListParkedResponseObject); ok {
+		if err := validResponse.VisitListParkedResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// RetryParked operation middleware
+func (sh *strictHandler) RetryParked(w http.ResponseWriter, r *http.Request, service ParkingService, id SessionID) {
+	var request RetryParkedRequestObject
+
+	request.Service = service
+	request.ID = id
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.RetryParked(ctx, request.(RetryParkedRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "RetryParked")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(RetryParkedResponseObject); ok {
+		if err := validResponse.VisitRetryParkedResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {

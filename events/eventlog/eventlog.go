@@ -37,9 +37,9 @@ import (
 type Log interface {
 	// Append stores the encoded envelope on subject if the subject's last message
 	// is the envelope's Prev, and gives its stream sequence. Errors:
-	// *ConflictError and *OutcomeUnknownError; ErrSubject, events.ErrEnvelope,
-	// events.ErrTooLarge, ctx's and the server's refusals, after which nothing is
-	// stored now or later.
+	// *ConflictError and *OutcomeUnknownError; *NoRoomError, ErrSubject,
+	// events.ErrEnvelope, events.ErrTooLarge, ctx's and the server's refusals, after
+	// which nothing is stored now or later.
 	Append(ctx context.Context, subject string, env events.Envelope) (seq uint64, err error)
 	// Last reads the subject's last message from the stream's leader; ok is false
 	// when it has none.
@@ -109,6 +109,20 @@ func (e *OutcomeUnknownError) Error() string {
 
 // Unwrap gives what stood in the way.
 func (e *OutcomeUnknownError) Unwrap() error { return e.Err }
+
+// NoRoomError says that the log has no room for a message, or none left for one of
+// its kind. Nothing is stored, now or later, and the same may work once there is room.
+type NoRoomError struct {
+	Subject string
+	// Err says whose limit it is.
+	Err error
+}
+
+// Error names the subject.
+func (e *NoRoomError) Error() string { return fmt.Sprintf("no room for %s: %v", e.Subject, e.Err) }
+
+// Unwrap gives whose limit it is.
+func (e *NoRoomError) Unwrap() error { return e.Err }
 
 // ChainError says that a subject's chain of prev and n is broken, or that a
 // message is not an envelope where one must be.

@@ -116,7 +116,7 @@ type Decide[A Aggregate] func(state A, now time.Time) ([]events.Record, error)
 // Execute runs one command: load, decide, append, and again on conflict. A
 // refusal by decide comes back as its own error, after a leader read has
 // confirmed the state it was decided on. Errors besides: *OutcomeUnknownError,
-// *ChainError, those of the fold, of ctx and of the log.
+// *NoRoomError, *ChainError, those of the fold, of ctx and of the log.
 func (s *Store[A]) Execute(ctx context.Context, subject string, cmd Command, decide Decide[A]) (Result, error) {
 	unlock, err := s.locks.lock(ctx, subject)
 	if err != nil {
@@ -162,6 +162,9 @@ func (s *Store[A]) Execute(ctx context.Context, subject string, cmd Command, dec
 				return Result{}, unknownIfTried(tried, subject, cmd, err)
 			}
 			continue
+		}
+		if _, full := errors.AsType[*NoRoomError](err); full && !fresh {
+			continue // what is in the log already needs no room: look for it there
 		}
 		if err != nil {
 			s.cache.Remove(subject)

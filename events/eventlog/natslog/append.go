@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -13,17 +14,22 @@ import (
 	"github.com/holdfast-io/holdfast/events/internal/stream"
 )
 
-// Codes of the server's refusal of an expected last sequence.
+// Codes of the server's refusals.
 const (
 	// codeWrongLast names the subject's last sequence as the leader knows it.
 	codeWrongLast jetstream.ErrorCode = 10071
 	// codeInFlight says, on a replicated stream, that another write of the subject
 	// isn't decided yet; that one may be our own earlier attempt.
 	codeInFlight jetstream.ErrorCode = 10164
-	// codeStoreFailed says that the leader could not store what was replicated
-	// already, as with a full disk; another replica may have, and lead next.
+	// codeStoreFailed says that a limit of the stream doesn't let it be stored. On a
+	// replicated stream it may say so of what was replicated already: another replica
+	// may have stored it, and lead next.
 	codeStoreFailed jetstream.ErrorCode = 10077
 )
+
+// codesNoRoom are refusals for the limits of the account and of the server, which
+// are asked before anything is stored or replicated.
+var codesNoRoom = []jetstream.ErrorCode{10002, 10023, 10047}
 
 // Append implements eventlog.Log; see the package's doc for how it comes to know.
 func (l *Log) Append(ctx context.Context, subject string, env events.Envelope) (uint64, error) {
@@ -113,11 +119,13 @@ func (a *attempt) refused(ctx context.Context, refusal *jetstream.APIError) (set
 			return false, refusal
 		}
 		return true, &eventlog.ConflictError{Subject: a.subject, Expected: a.prev}
-	case refusal.ErrorCode == codeStoreFailed:
+	case refusal.ErrorCode == codeStoreFailed && (a.inDoubt || !a.alone(ctx)):
 		a.inDoubt = true
 		return false, refusal
 	case a.inDoubt, stream.Unanswered(refusal):
 		return false, refusal
+	case refusal.ErrorCode == codeStoreFailed, slices.Contains(codesNoRoom, refusal.ErrorCode):
+		return true, &eventlog.NoRoomError{Subject: a.subject, Err: refusal}
 	default:
 		return true, fmt.Errorf("append to %s: %w", a.subject, refusal)
 	}
@@ -129,6 +137,15 @@ func (a *attempt) refused(ctx context.Context, refusal *jetstream.APIError) (set
 func (a *attempt) movedOn(ctx context.Context) bool {
 	last, ok, err := a.log.Last(ctx, a.subject)
 	return err == nil && ok && last.Seq > a.prev
+}
+
+// alone says whether it is known that the stream has one replica, whose refusal to
+// store is then the last word.
+func (a *attempt) alone(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, a.log.opts.AttemptTimeout)
+	defer cancel()
+	s, err := a.log.js.Stream(ctx, events.StreamEvents)
+	return err == nil && s.CachedInfo().Config.Replicas == 1
 }
 
 // neverSent says that the client library refused to send at all.

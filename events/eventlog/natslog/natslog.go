@@ -16,7 +16,10 @@
 //	            │      else the leader is read:                        │
 //	            │        subject moved on ─────────▶ *ConflictError    │
 //	            │        it did not ───────────────────────────────────┤
-//	            ├──▶ write in flight (10164): not yet decided ─────────┘
+//	            ├──▶ write in flight (10164): not yet decided ─────────┤
+//	            ├──▶ no room (10002, 10023, 10047, on one replica 10077)
+//	            │      no attempt in doubt ────────▶ *NoRoomError      │
+//	            │      else, or 10077 of several ──────────────────────┘
 //	            └──▶ ctx ends: in doubt ───────────▶ *OutcomeUnknownError
 //	                           not in doubt ───────▶ ctx's error
 //

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -13,11 +14,15 @@ import (
 	"github.com/holdfast-io/holdfast/events/eventlog"
 )
 
+// untilRoom is the advice that goes with a refusal for lack of room.
+const untilRoom = 30 * time.Second
+
 // From gives any error as a problem; nil for nil. A problem anywhere in the chain
 // is the answer itself.
 //
 //	outcome-unknown     the append's outcome was not learnt, or time ran out
 //	not-ready           NATS or the log can't be reached or isn't installed: nothing was sent
+//	storage-low         the log has no room for what this would store
 //	unknown-event-type  the log holds what this build doesn't know
 //	log-faulted         a broken chain, or an event of a service that may not write it
 //	invalid-request     a name that can't be a token of a subject
@@ -37,6 +42,7 @@ func From(err error) *Error {
 	}
 	var (
 		unknownOutcome *eventlog.OutcomeUnknownError
+		noRoom         *eventlog.NoRoomError
 		unknownType    *events.UnknownTypeError
 		foreign        *events.ForeignTypeError
 		chain          *eventlog.ChainError
@@ -45,6 +51,10 @@ func From(err error) *Error {
 	switch {
 	case errors.As(err, &unknownOutcome):
 		return Wrap(api.CodeOutcomeUnknown, "It may or may not have taken effect: ask again with the same idempotency key.", err)
+	case errors.As(err, &noRoom):
+		p := Wrap(api.CodeStorageLow, "The log's storage is nearly full: only what ends something is accepted until an operator has made room. Nothing changed.", err)
+		p.RetryAfter = untilRoom
+		return p
 	case errors.As(err, &unknownType):
 		return Wrap(api.CodeUnknownEventType, unknownType.Error(), err)
 	case errors.As(err, &foreign), errors.As(err, &chain):

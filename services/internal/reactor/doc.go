@@ -10,6 +10,8 @@
 //     the session's compare-and-set decides);
 //   - again when something named the key while it ran;
 //   - again after a failure, between 50 ms and 5 s later, with jitter;
+//   - again later, and never parked, where it says that nothing about the key stands
+//     in the way (LaterError);
 //   - with ten failures in a row seldom, every RetryParkedEvery: the key is parked, in
 //     the key-value bucket PARKED, and the others go on. It is listed there until it
 //     settles, someone retries it, or a message comes that Unparks names.

@@ -46,12 +46,20 @@ func keyOf(s string) (key Key, ok bool) {
 }
 
 // List gives what is parked, all services', oldest first.
-func List(ctx context.Context, js jetstream.JetStream) ([]Parked, error) {
+func List(ctx context.Context, js jetstream.JetStream) ([]Parked, error) { return list(ctx, js, ">") }
+
+// ListOf gives what a service has parked of a tenant, oldest first. The service's own
+// NATS user may ask.
+func ListOf(ctx context.Context, js jetstream.JetStream, service events.Service, tenant string) ([]Parked, error) {
+	return list(ctx, js, string(service)+"."+tenant+".*")
+}
+
+func list(ctx context.Context, js jetstream.JetStream, keysLike string) ([]Parked, error) {
 	kv, err := bucket(ctx, js)
 	if err != nil {
 		return nil, err
 	}
-	keys, err := kv.ListKeys(ctx)
+	keys, err := kv.ListKeysFiltered(ctx, keysLike)
 	if err != nil {
 		return nil, fmt.Errorf("list what is parked: %w", err)
 	}

@@ -164,6 +164,17 @@ func (q *queue) failed(key Key, wait time.Duration) {
 	q.setTimer(key, it, it.notBefore)
 }
 
+// postponed ends a run that is to be made again later and counts as no failure. What
+// names the key meanwhile waits too: nothing about the key stands in the way.
+func (q *queue) postponed(key Key, wait time.Duration) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	it := q.items[key]
+	it.running = false
+	it.notBefore = time.Now().Add(wait)
+	q.setTimer(key, it, it.notBefore)
+}
+
 // drop forgets a running key and gives what it held.
 func (q *queue) drop(key Key) jetstream.Msg {
 	q.mu.Lock()

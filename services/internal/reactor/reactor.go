@@ -40,7 +40,8 @@ type Config struct {
 	// none has.
 	Unparks func(types []string) bool
 	// Settle brings a session from observed to desired. It must be idempotent. A
-	// session that has to be looked at later is no failure: EnqueueAfter, nil.
+	// session that has to be looked at later is no failure: EnqueueAfter, nil. One that
+	// can't be settled now through no fault of its own is a *LaterError.
 	Settle func(ctx context.Context, key Key) error
 	// Unsettled lists the sessions that are not as they should be, as far as the
 	// projections know. It may fail: then the next sweep tries again. Nil for none.
@@ -61,6 +62,21 @@ type Config struct {
 	// Metrics may be nil.
 	Metrics *Metrics
 }
+
+// LaterError says that a key can't be settled now, and that this is no fault of its
+// own: it is settled again After a time, isn't parked however often that happens, and
+// what names it stays unacknowledged, so that another process gets it when this one
+// ends.
+type LaterError struct {
+	After time.Duration
+	Err   error
+}
+
+// Error is what stands in the way.
+func (e *LaterError) Error() string { return e.Err.Error() }
+
+// Unwrap gives what stands in the way.
+func (e *LaterError) Unwrap() error { return e.Err }
 
 // The rules of failure, from the design ("Reactors").
 const (
@@ -414,6 +430,12 @@ func (r *Reactor) settle(ctx context.Context, key Key) {
 		r.log.Warn("parked session still not settled", "tenant", key.Tenant, "session", key.Session,
 			"again_in", r.cfg.RetryParkedEvery, "error", err)
 		r.drop(key)
+		return
+	}
+	if later, ok := errors.AsType[*LaterError](err); ok {
+		r.log.Info("session not settled for what is no fault of its own", "tenant", key.Tenant, "session", key.Session,
+			"again_in", later.After, "error", err)
+		r.queue.postponed(key, later.After)
 		return
 	}
 	failures := r.queue.failures(key) + 1

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/holdfast-io/holdfast/events"
@@ -92,8 +93,12 @@ func ends(types []string) bool {
 
 // Run serves until ctx ends.
 func Run(ctx context.Context, cfg Config, parts Parts) error {
+	js, err := jetstream.New(cfg.NC)
+	if err != nil {
+		return fmt.Errorf("%s: %w", parts.Service, err)
+	}
 	react, err := reactor.New(reactor.Config{
-		NC: cfg.NC, Service: parts.Service, Interested: parts.Interested, Unparks: ends, Settle: parts.Settle,
+		NC: cfg.NC, Service: parts.Service, Interested: parts.Interested, Unparks: ends, Settle: patient(parts.Settle),
 		Unsettled: func(ctx context.Context) ([]reactor.Key, error) { return cfg.Views.Unsettled(ctx, parts.Service) },
 		Logger:    cfg.Logger,
 		Metrics:   cfg.Reactors,
@@ -104,7 +109,8 @@ func Run(ctx context.Context, cfg Config, parts Parts) error {
 	if parts.Requeue != nil {
 		parts.Requeue(react)
 	}
-	server, err := command.Serve(cfg.NC, parts.Service, parts.Handlers, cfg.Logger) //nolint:contextcheck // commands that were taken are finished after ctx: Stop ends them
+	handlers := parked{js: js, service: parts.Service}.with(parts.Handlers)
+	server, err := command.Serve(cfg.NC, parts.Service, handlers, cfg.Logger) //nolint:contextcheck // commands that were taken are finished after ctx: Stop ends them
 	if err != nil {
 		return fmt.Errorf("%s commands: %w", parts.Service, err)
 	}
