@@ -128,6 +128,7 @@ const (
 	CallStateApproved   CallState = "approved"
 	CallStateCancelled  CallState = "cancelled"
 	CallStateCompleted  CallState = "completed"
+	CallStateDelegated  CallState = "delegated"
 	CallStateDenied     CallState = "denied"
 	CallStateExpired    CallState = "expired"
 	CallStateLapsed     CallState = "lapsed"
@@ -147,6 +148,8 @@ func (e CallState) Valid() bool {
 	case CallStateCancelled:
 		return true
 	case CallStateCompleted:
+		return true
+	case CallStateDelegated:
 		return true
 	case CallStateDenied:
 		return true
@@ -686,7 +689,7 @@ type Approval struct {
 	// Example: s-k3v5d2m7q4x6z2b7c5aa
 	Session SessionID `json:"session"`
 
-	// State Where the call stands. A question is `pending`; what was executed afterwards is `started`, `completed` or `lapsed`.
+	// State Where the call stands. A question is `pending`; what was executed afterwards is `started`, `completed` or `lapsed`; what the client runs itself is `delegated` until it brings the result.
 	//
 	// Example: pending
 	State CallState `json:"state"`
@@ -821,7 +824,7 @@ type Call struct {
 	// Example: 12
 	N N `json:"n"`
 
-	// State Where the call stands. A question is `pending`; what was executed afterwards is `started`, `completed` or `lapsed`.
+	// State Where the call stands. A question is `pending`; what was executed afterwards is `started`, `completed` or `lapsed`; what the client runs itself is `delegated` until it brings the result.
 	//
 	// Example: pending
 	State CallState `json:"state"`
@@ -867,7 +870,7 @@ type CallStarted struct {
 	Go bool `json:"go"`
 }
 
-// CallState Where the call stands. A question is `pending`; what was executed afterwards is `started`, `completed` or `lapsed`.
+// CallState Where the call stands. A question is `pending`; what was executed afterwards is `started`, `completed` or `lapsed`; what the client runs itself is `delegated` until it brings the result.
 //
 // Example: pending
 type CallState string

@@ -203,6 +203,8 @@ func callOf(p session.Payload) (id string, ok bool) {
 		return p.CallID, true
 	case session.CallStarted:
 		return p.CallID, true
+	case session.CallDelegated:
+		return p.CallID, true
 	case session.CallCompleted:
 		return p.CallID, true
 	case session.CallLapsed:

@@ -40,8 +40,9 @@ var meets = map[string][]session.CallState{
 	session.TypeCallCancelled:            {session.CallStateProposed, session.CallStatePending},
 	session.TypeCallSuperseded:           {session.CallStatePending},
 	session.TypeCallStarted:              {session.CallStateAllowed, session.CallStateApproved},
-	session.TypeCallCompleted:            {session.CallStateStarted},
-	session.TypeCallLapsed:               {session.CallStateAllowed, session.CallStateApproved, session.CallStateStarted},
+	session.TypeCallDelegated:            {session.CallStateAllowed, session.CallStateApproved},
+	session.TypeCallCompleted:            {session.CallStateStarted, session.CallStateDelegated},
+	session.TypeCallLapsed:               {session.CallStateAllowed, session.CallStateApproved, session.CallStateStarted, session.CallStateDelegated},
 }
 
 // idOf gives the call that an event is about; "" where it is about none.
@@ -68,6 +69,8 @@ func idOf(p session.Payload) string {
 	case session.CallSuperseded:
 		return p.CallID
 	case session.CallStarted:
+		return p.CallID
+	case session.CallDelegated:
 		return p.CallID
 	case session.CallCompleted:
 		return p.CallID
@@ -156,8 +159,12 @@ func (c *call) judge(meta events.Meta, p session.Payload, openRun string, over b
 		case p.RunID != openRun || over:
 			found(Calls, "call %s was started by run %s, but %q is open, or the session ends", p.CallID, p.RunID, openRun)
 		}
+	case session.CallDelegated:
+		if !p.Deadline.After(meta.Time) || over {
+			found(Calls, "call %s was delegated until %s at %s, or while the session ends", p.CallID, p.Deadline.Format(time.RFC3339Nano), meta.Time.Format(time.RFC3339Nano))
+		}
 	case session.CallCompleted:
-		if p.Nonce != c.nonce {
+		if c.state == session.CallStateStarted && p.Nonce != c.nonce {
 			found(Calls, "call %s was completed under nonce %q, but started under %q", p.CallID, p.Nonce, c.nonce)
 		}
 	default: // nothing else is of its concern
@@ -227,6 +234,8 @@ func (c *call) move(p session.Payload) {
 		c.state = session.CallStateSuperseded
 	case session.CallStarted:
 		c.state, c.nonce = session.CallStateStarted, p.Nonce
+	case session.CallDelegated:
+		c.state = session.CallStateDelegated
 	case session.CallCompleted:
 		c.state = session.CallStateCompleted
 	case session.CallLapsed:

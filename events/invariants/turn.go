@@ -24,8 +24,9 @@ type turn struct {
 func (t *turn) judge(p session.Payload, s *sessionTracker, found report) {
 	switch p := p.(type) {
 	case session.MessageReceived:
-		if t.runs[p.RunID] != runUnknown {
-			found(Turn, "run %s was queued twice", p.RunID)
+		// Messages that come together share a run.
+		if was := t.runs[p.RunID]; was != runUnknown && was != runQueued {
+			found(Turn, "run %s was queued after it had begun", p.RunID)
 		}
 	case session.RunStarted:
 		t.judgeStart(p, s, found)

@@ -44,7 +44,7 @@ func (s *State) Evolve(meta events.Meta, p Payload) {
 	case RunStarted, RunTakenOver, RunMessageRecorded, RunCancelRequested, RunInterrupted, RunFinished, RunFailed:
 		s.evolveRun(meta, p)
 	case CallProposed, CallDecided, CallHumanConfirmRequired, CallVoteCast, CallAnswerRefused, CallApproved, CallDenied,
-		CallExpired, CallCancelled, CallSuperseded, CallStarted, CallCompleted, CallLapsed:
+		CallExpired, CallCancelled, CallSuperseded, CallStarted, CallDelegated, CallCompleted, CallLapsed:
 		s.evolveCall(meta, p)
 	}
 }
@@ -60,8 +60,7 @@ func (s *State) evolveLife(meta events.Meta, p Payload) {
 		}
 		s.WantRunning, s.IntentN, s.WantedAt = true, meta.N, meta.Time
 	case MessageReceived:
-		s.Queue = append(s.Queue, Queued{MessageID: p.MessageID, RunID: p.RunID, Requester: p.Requester, CancelOpen: p.CancelOpen, N: meta.N, At: meta.Time})
-		s.RunIDs[p.RunID] = RunQueued
+		s.enqueue(meta, p)
 		s.LastActivity = meta.Time
 	case ActivityNoted:
 		if p.Until.IsZero() {
@@ -94,6 +93,19 @@ func (s *State) evolveLife(meta events.Meta, p Payload) {
 		s.EndOutcome, s.EndCause = p.Outcome, p.Cause
 	default: // nothing else is of its concern
 	}
+}
+
+// enqueue makes a run of a message, or adds it to the run that it shares with the
+// one before it.
+func (s *State) enqueue(meta events.Meta, p MessageReceived) {
+	if last := len(s.Queue) - 1; last >= 0 && s.Queue[last].RunID == p.RunID {
+		s.Queue[last].MessageID, s.Queue[last].N = p.MessageID, meta.N
+		return
+	}
+	s.Queue = append(s.Queue, Queued{
+		MessageID: p.MessageID, RunID: p.RunID, Requester: p.Requester, Tools: p.Tools, CancelOpen: p.CancelOpen, N: meta.N, At: meta.Time,
+	})
+	s.RunIDs[p.RunID] = RunQueued
 }
 
 func (s *State) end(meta events.Meta, outcome Outcome, cause string) {
@@ -145,16 +157,17 @@ func (s *State) evolveWorkload(meta events.Meta, p Payload) {
 func (s *State) evolveRun(meta events.Meta, p Payload) {
 	switch p := p.(type) {
 	case RunStarted:
-		s.dequeue(p.RunID)
 		root, resumes := p.RunID, []string(nil)
+		tools := s.dequeue(p.RunID)
 		if s.Interrupted != nil && s.Interrupted.RunID == p.ParentRunID {
-			root, resumes = s.Interrupted.Root, s.Interrupted.Calls
+			root, resumes, tools = s.Interrupted.Root, s.Interrupted.Calls, s.Interrupted.Tools
 			s.RunIDs[p.ParentRunID] = RunContinued
 			s.Interrupted = nil
 		}
 		s.Run = &Run{
 			ID: p.RunID, Parent: p.ParentRunID, Root: root, Instance: p.Instance, Generation: p.Generation,
-			PodUID: p.PodUID, Requester: p.Requester, StartedAt: meta.Time, StartN: meta.N, Resumes: resumes, Recorded: map[string]bool{},
+			PodUID: p.PodUID, Requester: p.Requester, StartedAt: meta.Time, StartN: meta.N, Tools: tools, Resumes: resumes,
+			Recorded: map[string]bool{},
 		}
 		s.RunIDs[p.RunID] = RunRunning
 	case RunTakenOver:
@@ -173,7 +186,7 @@ func (s *State) evolveRun(meta events.Meta, p Payload) {
 		if s.Run != nil && s.Run.ID == p.RunID {
 			s.Interrupted = &Parked{
 				RunID: p.RunID, Root: s.Run.Root, Requester: s.Run.Requester, Calls: p.Calls, Interrupts: p.Interrupts,
-				At: meta.Time, N: meta.N,
+				Tools: s.Run.Tools, At: meta.Time, N: meta.N,
 			}
 		}
 		s.closeRun(meta.Time, p.RunID, RunInterruptd)
@@ -202,11 +215,13 @@ func (s *State) closeRun(at time.Time, id string, state RunState) {
 	s.LastActivity = at
 }
 
-func (s *State) dequeue(runID string) {
+// dequeue takes a run out of the queue and gives the tools that came with it.
+func (s *State) dequeue(runID string) []Tool {
 	for i, q := range s.Queue {
 		if q.RunID == runID {
 			s.Queue = append(s.Queue[:i:i], s.Queue[i+1:]...)
-			return
+			return q.Tools
 		}
 	}
+	return nil
 }

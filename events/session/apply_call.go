@@ -52,6 +52,8 @@ func (s *State) evolveCall(meta events.Meta, p Payload) {
 		s.moveCall(meta, p.CallID, CallStateStarted, func(c *Call) {
 			c.Nonce, c.StartedIn, c.StartedAt = p.Nonce, p.RunID, meta.Time
 		})
+	case CallDelegated:
+		s.moveCall(meta, p.CallID, CallStateDelegated, func(c *Call) { c.Delegated, c.ExecuteBy = true, p.Deadline })
 	case CallCompleted:
 		s.moveCall(meta, p.CallID, CallStateCompleted, func(c *Call) { c.Completed = &p })
 	case CallLapsed:

@@ -64,7 +64,7 @@ func (s *State) callDeadlines() []Deadline {
 			if !c.Asked.Deadline.IsZero() {
 				ds = append(ds, Deadline{Kind: DeadlineApproval, Key: id, Service: events.ServicePolicy, At: c.Asked.Deadline})
 			}
-		case CallStateAllowed, CallStateApproved:
+		case CallStateAllowed, CallStateApproved, CallStateDelegated:
 			if !c.ExecuteBy.IsZero() {
 				ds = append(ds, Deadline{Kind: DeadlineExecution, Key: id, Service: events.ServicePolicy, At: c.ExecuteBy})
 			}
@@ -101,7 +101,7 @@ func (s *State) IdleAt() (time.Time, bool) {
 	if s.Phase() != PhaseReady || s.Terms.Idle <= 0 || s.Run != nil || s.RunDue() {
 		return time.Time{}, false
 	}
-	if !s.Terms.Suspends && (s.Terms.OnIdle != "end" || s.Waiting() > 0) {
+	if !s.Terms.Suspends && (s.Terms.OnIdle != "end" || s.Awaits()) {
 		return time.Time{}, false // neither may it be suspended nor ended
 	}
 	from := s.LastActivity

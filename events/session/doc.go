@@ -16,6 +16,10 @@
 //	                                                             resume-requested
 //	any ── expired | terminated | end-requested ─▶ ending ── released, nothing open ── ended ─▶ ended
 //
+// A parked run waits for people or for its client: a call whose tool the client runs
+// is delegated to it, and its result is part of the conversation that the next run
+// gets (see History).
+//
 // Phase is derived ([State.Phase]) and its legal moves are data ([Moves],
 // [PhaseChanges]). Beside it stands how many calls wait for a person.
 //

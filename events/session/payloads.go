@@ -50,15 +50,27 @@ type Created struct {
 	BodyHash string `json:"bodyHash,omitempty"`
 }
 
-// MessageReceived queues a user's message for a run.
+// MessageReceived queues a user's message for a run. Several messages that came
+// together are as many events with one RunID. Version 2 brought Tools.
 type MessageReceived struct {
 	MessageID string          `json:"messageId"`
 	RunID     string          `json:"runId"`
 	Content   json.RawMessage `json:"content"`
 	Requester string          `json:"requester"`
+	// Tools are those that the client runs itself, for this run and its
+	// continuations.
+	Tools []Tool `json:"tools,omitempty"`
 	// CancelOpen wants the run that is open or parked cancelled first.
 	CancelOpen bool   `json:"cancelOpen,omitempty"`
 	BodyHash   string `json:"bodyHash,omitempty"`
+}
+
+// Tool is what a client offers to run itself, in AG-UI's words: Parameters is a
+// JSON schema of the arguments.
+type Tool struct {
+	Name        string          `json:"name"`
+	Description string          `json:"description,omitempty"`
+	Parameters  json.RawMessage `json:"parameters,omitempty"`
 }
 
 // ActivityNoted says that a holder uses the sandbox until a time; the zero time
@@ -328,7 +340,17 @@ type CallStarted struct {
 	ArgsHash string `json:"argsHash"`
 }
 
-// CallCompleted reports what came of it.
+// CallDelegated hands a call to the client whose tool it is: the client has until
+// Deadline to bring the result. ToolCallID is the call's id in the conversation.
+type CallDelegated struct {
+	CallID     string    `json:"callId"`
+	ToolCallID string    `json:"toolCallId"`
+	RunID      string    `json:"runId"`
+	Deadline   time.Time `json:"deadline"`
+}
+
+// CallCompleted reports what came of it. The nonce of a delegated call is the id of
+// the message that brought its result.
 type CallCompleted struct {
 	CallID    string          `json:"callId"`
 	Nonce     string          `json:"nonce"`
@@ -340,7 +362,7 @@ type CallCompleted struct {
 }
 
 // CallLapsed closes a call that was allowed or approved and never started
-// ("unstarted"), or started and never reported ("unfinished").
+// ("unstarted"), or started or delegated and never reported ("unfinished").
 type CallLapsed struct {
 	CallID string `json:"callId"`
 	Kind   string `json:"kind"`

@@ -156,7 +156,8 @@ func TestPropertyDeadlinesOfTheLiving(t *testing.T) {
 			case session.DeadlineApproval:
 				ok = ok && c != nil && c.State == session.CallStatePending && d.Service == events.ServicePolicy
 			case session.DeadlineExecution:
-				ok = ok && c != nil && (c.State == session.CallStateAllowed || c.State == session.CallStateApproved) && d.Service == events.ServicePolicy
+				waits := []session.CallState{session.CallStateAllowed, session.CallStateApproved, session.CallStateDelegated}
+				ok = ok && c != nil && slices.Contains(waits, c.State) && d.Service == events.ServicePolicy
 			default:
 				ok = false
 			}

@@ -49,6 +49,7 @@ const (
 	TypeCallCancelled            = "call.cancelled"
 	TypeCallSuperseded           = "call.superseded"
 	TypeCallStarted              = "call.started"
+	TypeCallDelegated            = "call.delegated"
 	TypeCallCompleted            = "call.completed"
 	TypeCallLapsed               = "call.lapsed"
 )
@@ -61,10 +62,14 @@ type kind struct {
 	decode  func(v int, data json.RawMessage) (Payload, error)
 }
 
-func v1[P Payload](owner events.Service) kind {
-	return kind{owner: owner, version: 1, decode: func(v int, data json.RawMessage) (Payload, error) {
+func v1[P Payload](owner events.Service) kind { return grown[P](owner, 1) }
+
+// grown is a type whose later versions only added fields that may be absent, so
+// that each of them is read as today's.
+func grown[P Payload](owner events.Service, version int) kind {
+	return kind{owner: owner, version: version, decode: func(v int, data json.RawMessage) (Payload, error) {
 		var p P
-		if v != 1 {
+		if v < 1 || v > version {
 			return nil, &events.UnknownTypeError{Type: p.eventType(), V: v}
 		}
 		if string(data) == "null" { // which Unmarshal takes for any struct
@@ -79,7 +84,7 @@ func v1[P Payload](owner events.Service) kind {
 
 var registry = map[string]kind{
 	TypeCreated:          v1[Created](events.ServiceSession),
-	TypeMessageReceived:  v1[MessageReceived](events.ServiceSession),
+	TypeMessageReceived:  grown[MessageReceived](events.ServiceSession, 2),
 	TypeActivityNoted:    v1[ActivityNoted](events.ServiceSession),
 	TypeSuspendRequested: v1[SuspendRequested](events.ServiceSession),
 	TypeResumeRequested:  v1[ResumeRequested](events.ServiceSession),
@@ -117,6 +122,7 @@ var registry = map[string]kind{
 	TypeCallCancelled:            v1[CallCancelled](events.ServicePolicy),
 	TypeCallSuperseded:           v1[CallSuperseded](events.ServicePolicy),
 	TypeCallStarted:              v1[CallStarted](events.ServicePolicy),
+	TypeCallDelegated:            v1[CallDelegated](events.ServicePolicy),
 	TypeCallCompleted:            v1[CallCompleted](events.ServicePolicy),
 	TypeCallLapsed:               v1[CallLapsed](events.ServicePolicy),
 }

@@ -29,7 +29,10 @@ func samples() []session.Payload {
 			},
 			Config: raw(`{"model":"small"}`), Labels: map[string]string{"team": "sre"}, Parent: "s-parent", BodyHash: "b0d1",
 		},
-		session.MessageReceived{MessageID: "m-1", RunID: "r-1", Content: raw(`"deploy <it> & tell"`), Requester: "alice", CancelOpen: true, BodyHash: "b0d2"},
+		session.MessageReceived{
+			MessageID: "m-1", RunID: "r-1", Content: raw(`"deploy <it> & tell"`), Requester: "alice", CancelOpen: true, BodyHash: "b0d2",
+			Tools: []session.Tool{{Name: "pick", Description: "Pick a <colour>", Parameters: raw(`{"type":"object"}`)}},
+		},
 		session.ActivityNoted{Holder: "gateway-1", Until: at.Add(time.Minute)},
 		session.SuspendRequested{Cause: "idle"},
 		session.ResumeRequested{Cause: "answer"},
@@ -77,6 +80,7 @@ func samples() []session.Payload {
 		session.CallCancelled{CallID: "s-1.c-1", Cause: "run is over"},
 		session.CallSuperseded{CallID: "s-1.c-1", By: "s-1.c-2"},
 		session.CallStarted{CallID: "s-1.c-1", RunID: "r-2", Nonce: "n-1", ArgsHash: "ha5h"},
+		session.CallDelegated{CallID: "s-1.c-1", ToolCallID: "a-1", RunID: "r-2", Deadline: at.Add(time.Hour)},
 		session.CallCompleted{
 			CallID: "s-1.c-1", Nonce: "n-1", ExitCode: &exit, Output: "1 < 2", Truncated: true, Error: "exit status 2", Result: raw(`{"ok":false}`),
 		},

@@ -36,5 +36,6 @@ func (CallExpired) eventType() string              { return TypeCallExpired }
 func (CallCancelled) eventType() string            { return TypeCallCancelled }
 func (CallSuperseded) eventType() string           { return TypeCallSuperseded }
 func (CallStarted) eventType() string              { return TypeCallStarted }
+func (CallDelegated) eventType() string            { return TypeCallDelegated }
 func (CallCompleted) eventType() string            { return TypeCallCompleted }
 func (CallLapsed) eventType() string               { return TypeCallLapsed }

@@ -2,6 +2,7 @@ package session
 
 import (
 	"encoding/json"
+	"slices"
 	"time"
 
 	"github.com/holdfast-io/holdfast/events"
@@ -128,11 +129,12 @@ const (
 	RunFailedState RunState = "failed"
 )
 
-// Queued is a message whose run hasn't started.
+// Queued is a run that hasn't started, and the last message for it.
 type Queued struct {
 	MessageID string
 	RunID     string
 	Requester string
+	Tools     []Tool
 	// CancelOpen wants what is open or parked before it cancelled.
 	CancelOpen bool
 	N          uint64
@@ -151,6 +153,8 @@ type Run struct {
 	StartedAt       time.Time
 	StartN          uint64
 	CancelRequested bool
+	// Tools are those that the client runs itself.
+	Tools []Tool
 	// Resumes are the calls that the parked run before waited for: the answers that
 	// this run's resume[] carries.
 	Resumes []string
@@ -164,6 +168,7 @@ type Parked struct {
 	Requester   string
 	Calls       []string
 	Interrupts  json.RawMessage
+	Tools       []Tool
 	At          time.Time
 	N           uint64
 }
@@ -172,8 +177,8 @@ type Parked struct {
 type CallState string
 
 // The states of a call, from the design: proposed → allowed | denied | pending →
-// approved | denied | expired | cancelled | superseded, then started →
-// completed, or lapsed.
+// approved | denied | expired | cancelled | superseded, then started or delegated
+// to the client → completed, or lapsed.
 const (
 	CallStateProposed   CallState = "proposed"
 	CallStateAllowed    CallState = "allowed"
@@ -184,6 +189,7 @@ const (
 	CallStateCancelled  CallState = "cancelled"
 	CallStateSuperseded CallState = "superseded"
 	CallStateStarted    CallState = "started"
+	CallStateDelegated  CallState = "delegated"
 	CallStateCompleted  CallState = "completed"
 	CallStateLapsed     CallState = "lapsed"
 )
@@ -193,7 +199,7 @@ func (c CallState) Final() bool {
 	switch c {
 	case CallStateDenied, CallStateExpired, CallStateCancelled, CallStateSuperseded, CallStateCompleted, CallStateLapsed:
 		return true
-	case CallStateProposed, CallStateAllowed, CallStatePending, CallStateApproved, CallStateStarted:
+	case CallStateProposed, CallStateAllowed, CallStatePending, CallStateApproved, CallStateStarted, CallStateDelegated:
 		return false
 	}
 	return false
@@ -201,6 +207,14 @@ func (c CallState) Final() bool {
 
 // Answered says that a question of the call, if there was one, is settled.
 func (c CallState) Answered() bool { return c != CallStateProposed && c != CallStatePending }
+
+// Awaited says that somebody outside has to do something before a parked run can
+// go on: people answer, or the client brings the result of its tool.
+func (c CallState) Awaited() bool { return !c.Answered() || c == CallStateDelegated }
+
+// ModeDelegate, alone among a proposal's modes, says that the client runs the tool:
+// once the policy lets it, the call is delegated instead of started.
+const ModeDelegate = "delegate"
 
 // Call is a tool call and all that followed.
 type Call struct {
@@ -232,6 +246,9 @@ type Call struct {
 	// not recorded for ever.
 	Refusals int
 
+	// Delegated says that the client was handed the call.
+	Delegated bool
+
 	Nonce     string
 	StartedIn string
 	StartedAt time.Time
@@ -240,6 +257,9 @@ type Call struct {
 	At time.Time
 	N  uint64
 }
+
+// ForClient says that the client runs the call's tool, not the agent.
+func (c *Call) ForClient() bool { return c.Delegated || slices.Contains(c.Modes, ModeDelegate) }
 
 // Answer is what settled a question.
 type Answer struct {
@@ -268,6 +288,12 @@ func (s *State) OpenCalls() int { return s.open }
 // Waiting counts the calls that wait for a person.
 func (s *State) Waiting() int { return s.pending }
 
+// Awaits says that a question to people is open, or that a parked run waits for
+// what its client has to bring: idleness doesn't end a session then.
+func (s *State) Awaits() bool {
+	return s.pending > 0 || s.Interrupted != nil && !s.ContinuationDue()
+}
+
 // InUse says whether the sandbox may not be put away: a run is open, or a holder
 // has noted its use until later than now. The latest such time comes with it
 // (zero for an open run).
@@ -289,14 +315,14 @@ func (s *State) inUseUntil() time.Time {
 	return latest
 }
 
-// ContinuationDue says that all calls of the parked run are answered, so that
+// ContinuationDue says that all calls of the parked run are settled, so that
 // its continuation may start.
 func (s *State) ContinuationDue() bool {
 	if s.Interrupted == nil {
 		return false
 	}
 	for _, id := range s.Interrupted.Calls {
-		if c := s.Calls[id]; c != nil && !c.State.Answered() {
+		if c := s.Calls[id]; c != nil && c.State.Awaited() {
 			return false
 		}
 	}

@@ -93,7 +93,7 @@ func decisionOf(mask Masker, c *session.Call) *Decision {
 	case session.CallStateSuperseded:
 		d.Reason = "the agent asked again with other arguments"
 	case session.CallStateProposed, session.CallStateAllowed, session.CallStatePending, session.CallStateApproved,
-		session.CallStateDenied, session.CallStateCancelled, session.CallStateStarted, session.CallStateCompleted,
+		session.CallStateDenied, session.CallStateCancelled, session.CallStateStarted, session.CallStateDelegated, session.CallStateCompleted,
 		session.CallStateLapsed:
 		d.Reason = Visible(mask.Text(c.Reason))
 	}

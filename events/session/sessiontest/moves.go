@@ -139,9 +139,9 @@ var runMoves = []move{
 	}},
 	{events.ServiceRunner, runOpen, func(w *walk) payloads { return payloads{session.RunCancelRequested{RunID: w.state.Run.ID}} }},
 	{events.ServiceRunner, func(s *session.State, _ time.Time) bool {
-		return s.Run != nil && len(callsIn(s, session.CallStatePending)) > 0
+		return s.Run != nil && len(callsIn(s, awaited...)) > 0
 	}, func(w *walk) payloads {
-		return payloads{session.RunInterrupted{RunID: w.state.Run.ID, LastK: uint64(w.ids + 1), Calls: callsIn(w.state, session.CallStatePending), State: []byte(`{"step":1}`)}}
+		return payloads{session.RunInterrupted{RunID: w.state.Run.ID, LastK: uint64(w.ids + 1), Calls: callsIn(w.state, awaited...), State: []byte(`{"step":1}`)}}
 	}},
 	{events.ServiceRunner, runOpen, func(w *walk) payloads {
 		outcome := rapid.SampledFrom([]string{"success", "cancelled"}).Draw(w.t, "outcome")
@@ -175,9 +175,16 @@ var callMoves = []move{
 		c := w.state.Calls[rapid.SampledFrom(startable(w.state, w.now)).Draw(w.t, "call")]
 		return payloads{session.CallStarted{CallID: c.ID, RunID: w.state.Run.ID, Nonce: w.id("nonce"), ArgsHash: c.ArgsHash}}
 	}},
+	{events.ServicePolicy, func(s *session.State, now time.Time) bool { return len(startable(s, now)) > 0 }, func(w *walk) payloads {
+		c := w.state.Calls[rapid.SampledFrom(startable(w.state, w.now)).Draw(w.t, "call")]
+		return payloads{session.CallDelegated{CallID: c.ID, ToolCallID: c.AgentCallID, RunID: c.RunID, Deadline: w.now.Add(time.Hour)}}
+	}},
 	{events.ServicePolicy, func(s *session.State, _ time.Time) bool { return len(callsIn(s, session.CallStateStarted)) > 0 }, func(w *walk) payloads {
 		c := w.callIn(session.CallStateStarted)
 		return payloads{session.CallCompleted{CallID: c.ID, Nonce: c.Nonce, Output: "done"}}
+	}},
+	{events.ServicePolicy, func(s *session.State, _ time.Time) bool { return len(callsIn(s, session.CallStateDelegated)) > 0 }, func(w *walk) payloads {
+		return payloads{session.CallCompleted{CallID: w.callIn(session.CallStateDelegated).ID, Nonce: w.id("m"), Output: "blue"}}
 	}},
 	{events.ServicePolicy, func(s *session.State, _ time.Time) bool { return len(callsIn(s, session.CallStatePending)) > 0 }, func(w *walk) payloads {
 		return payloads{session.CallCancelled{CallID: w.callIn(session.CallStatePending).ID, Cause: "run is over"}}
@@ -187,7 +194,11 @@ var callMoves = []move{
 	}},
 }
 
-var lapsing = []session.CallState{session.CallStateAllowed, session.CallStateApproved, session.CallStateStarted}
+var (
+	lapsing = []session.CallState{session.CallStateAllowed, session.CallStateApproved, session.CallStateStarted, session.CallStateDelegated}
+	// awaited are what a run is parked on.
+	awaited = []session.CallState{session.CallStatePending, session.CallStateDelegated}
+)
 
 func propose(w *walk) payloads {
 	args, hash := w.args()

@@ -12,8 +12,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/charmbracelet/x/term"
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
 
 	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/api/apiclient"
@@ -33,7 +33,7 @@ func sessionWatch(o *Options) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if !plain && o.Output != "json" && term.IsTerminal(os.Stdout.Fd()) && term.IsTerminal(os.Stdin.Fd()) {
+			if !plain && o.Output != "json" && term.IsTerminal(int(os.Stdout.Fd())) && term.IsTerminal(int(os.Stdin.Fd())) {
 				return watchLive(cmd.Context(), c, args[0], after)
 			}
 			_, err = follow(cmd.Context(), c, cmd.OutOrStdout(), o, args[0], from{cursor: after}, untilEnded)
@@ -278,6 +278,7 @@ func detail(e api.Event) string {
 		Detail    string          `json:"detail"`
 		ExitCode  *int            `json:"exitCode"`
 		Content   json.RawMessage `json:"content"`
+		Deadline  time.Time       `json:"deadline"`
 	}
 	if json.Unmarshal(e.Data, &v) != nil {
 		return ""
@@ -290,6 +291,9 @@ func detail(e api.Event) string {
 	}
 	if e.Type == "session.message-received" {
 		add(shortened(said(v.Content), 100))
+	}
+	if e.Type == "call.delegated" {
+		add("to the client, until " + clock(v.Deadline))
 	}
 	add(v.Outcome)
 	add(v.Decision)

@@ -43,7 +43,8 @@ func payloadConcludes(p session.Payload) bool {
 		return p.Decision == "deny"
 	case session.Created, session.MessageReceived, session.ResumeRequested, session.Extended,
 		session.ClaimRequested, session.RunStarted,
-		session.CallProposed, session.CallDecided, session.CallHumanConfirmRequired, session.CallApproved, session.CallStarted:
+		session.CallProposed, session.CallDecided, session.CallHumanConfirmRequired, session.CallApproved, session.CallStarted,
+		session.CallDelegated:
 		return false
 	default:
 		return false // what a later version adds has to be judged before it passes

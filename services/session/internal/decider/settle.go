@@ -74,7 +74,7 @@ func dueIdle(s *session.State, now time.Time) ([]events.Record, error) {
 	if used, _ := s.InUse(now); !ok || used || at.After(now) {
 		return nil, nil
 	}
-	if s.Terms.OnIdle == "end" && s.Waiting() == 0 {
+	if s.Terms.OnIdle == "end" && !s.Awaits() {
 		return records(session.EndRequested{Outcome: session.OutcomeCompleted, Cause: "idle"})
 	}
 	return records(session.SuspendRequested{Cause: "idle"})
