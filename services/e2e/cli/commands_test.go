@@ -24,6 +24,7 @@ func TestCommands(t *testing.T) {
 		"a session's life": life, "questions": questions, "cancel": cancel, "watch": watch,
 		"runtimes": runtimes, "policies": policies, "the demo": demo, "doctor and version": doctor, "exit codes": exitCodes,
 		"a live view": live, "a live view of hostile text": liveHostile, "lines in a terminal": livePlain,
+		"a session's history": history, "more time": extend, "a shell's Tab": completion,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, p.in(t)) })
 	}
@@ -164,6 +165,11 @@ entrypoints: [{name: app, port: %d, ready: /health}]
 	says(t, p.run(3, "runtime", "apply", "-f", p.file("bad.yaml", fmt.Sprintf(spec, "bad", 7777))), "/entrypoints/0/port")
 	says(t, p.run(3, "runtime", "apply", "-f", good, "--as", "alice"), "forbidden")
 	says(t, p.run(2, "runtime", "apply"), "-f FILE")
+	shown := p.file("shown.yaml", p.run(0, "runtime", "show", "coder"))
+	says(t, p.run(0, "runtime", "apply", "-f", shown), "revision 1", "unchanged") // it can be applied again
+	says(t, p.run(0, "runtime", "remove", "coder"), "coder is removed")
+	harness.Eventually(t, "it is listed no more", func() bool { return !strings.Contains(p.run(0, "runtime", "list"), "coder@") })
+	says(t, p.run(3, "session", "create", "coder"), "coder")
 }
 
 func policies(t *testing.T, p *place) {
@@ -176,6 +182,10 @@ func policies(t *testing.T, p *place) {
 	says(t, p.run(3, "policy", "apply", "-f", p.file("bad.yaml", bad)), "/rules/0/when", "1:20: undeclared reference to 'arg'", "policy-invalid")
 	says(t, p.run(1, "policy", "apply", "-f", p.file("none.yaml", "{")), "no YAML")
 	says(t, p.run(1, "policy", "apply", "-f", "/no/such/file"), "/no/such/file")
+	harness.Eventually(t, "it is listed", func() bool { return strings.Contains(p.run(0, "policy", "list"), "careful@1") })
+	shown := p.file("shown.yaml", p.run(0, "policy", "show", "careful"))
+	says(t, p.run(0, "policy", "apply", "-f", shown), "revision 1", "unchanged") // it can be applied again
+	says(t, p.run(0, "policy", "remove", "careful"), "careful is removed")
 }
 
 func demo(t *testing.T, p *place) {

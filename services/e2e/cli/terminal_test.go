@@ -78,6 +78,16 @@ func (term *terminal) shows(parts ...string) string {
 	return seen
 }
 
+// hides waits until this has gone from the screen.
+func (term *terminal) hides(part string) {
+	term.t.Helper()
+	harness.Eventually(term.t, "the screen shows no more "+part, func() bool {
+		term.mu.Lock()
+		defer term.mu.Unlock()
+		return !strings.Contains(term.screen.String(), part)
+	})
+}
+
 func (term *terminal) press(keys string) {
 	term.t.Helper()
 	if _, err := term.keys.WriteString(keys); err != nil {
@@ -115,6 +125,7 @@ func live(t *testing.T, p *place) {
 	view.shows("message to the agent")
 	view.press("echo from a terminal\r")
 	view.shows("sent", "\nfrom a terminal")
+	view.hides("  run r-")
 
 	view.press("x")
 	view.shows("there is no open run to cancel")

@@ -17,11 +17,13 @@ import (
 // Approvals is `holdfast approvals …`.
 func Approvals(o *Options) *cobra.Command {
 	cmd := &cobra.Command{Use: "approvals", Short: "See and answer what agents ask", Aliases: []string{"approval"}}
-	cmd.AddCommand(
-		approvalsList(o), approvalsShow(o), approvalsWatch(o),
+	each := []*cobra.Command{
+		approvalsShow(o),
 		approvalsDecide(o, "approve", "Let the call run, exactly as shown", api.AnswerApprove),
 		approvalsDecide(o, "deny", "Refuse the call", api.AnswerDeny),
-	)
+	}
+	o.completed(openApprovals, each...)
+	cmd.AddCommand(append(each, approvalsList(o), approvalsWatch(o))...)
 	return cmd
 }
 

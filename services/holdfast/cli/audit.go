@@ -96,6 +96,7 @@ func Replay(o *Options) *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&speed, "speed", "max", "times as fast as it was, or max")
+	o.completed(sessionIDs, cmd)
 	return cmd
 }
 

@@ -2,79 +2,16 @@ package cli
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"fmt"
 	"io"
 	"os"
-	"strconv"
 
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/yaml"
 
-	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/api/apiclient"
 )
-
-// Runtime is `holdfast runtime …`.
-func Runtime(o *Options) *cobra.Command {
-	cmd := &cobra.Command{Use: "runtime", Short: "Apply and list runtimes", Aliases: []string{"runtimes"}}
-	var page paging
-	apply := applyCommand(o, "runtime", "Apply a runtime from YAML or JSON; a change makes a new revision",
-		func(ctx context.Context, c *apiclient.ClientWithResponses, name string, body io.Reader) (applied, error) {
-			r, err := c.ApplyRuntimeWithBodyWithResponse(ctx, name, nil, yamlType, body)
-			rt, err := answer(err, func() *api.Runtime { return cmp.Or(r.JSON201, r.JSON200) })
-			if err != nil {
-				return applied{}, err
-			}
-			return applied{definition: rt, name: rt.Name, revision: rt.Revision, same: r.JSON200 != nil}, nil
-		})
-	list := &cobra.Command{
-		Use: "list", Short: "List runtimes", Args: cobra.NoArgs, Aliases: []string{"ls"},
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := o.client()
-			if err != nil {
-				return err
-			}
-			params := &api.ListRuntimesParams{Limit: &page.limit}
-			set(&params.Cursor, page.cursor)
-			r, err := c.ListRuntimesWithResponse(cmd.Context(), params)
-			l, err := answer(err, func() *api.RuntimeList { return r.JSON200 })
-			if err != nil {
-				return err
-			}
-			return o.show(cmd.OutOrStdout(), l, func(w io.Writer) {
-				rows := make([][]string, len(l.Items))
-				for i, rt := range l.Items {
-					rows[i] = []string{
-						fmt.Sprintf("%s@%d", rt.Name, rt.Revision), string(rt.Spec.Kind), rt.Spec.Policy,
-						strconv.Itoa(rt.Spec.WarmPool.Size), rt.By, ago(rt.At),
-					}
-				}
-				table(w, []string{"RUNTIME", "KIND", "POLICY", "WARM", "BY", "AGE"}, rows)
-				more(w, l.Next)
-			})
-		},
-	}
-	page.flags(list)
-	cmd.AddCommand(apply, list)
-	return cmd
-}
-
-// Policy is `holdfast policy …`.
-func Policy(o *Options) *cobra.Command {
-	cmd := &cobra.Command{Use: "policy", Short: "Apply policies", Aliases: []string{"policies"}}
-	cmd.AddCommand(applyCommand(o, "policy", "Apply a policy from YAML or JSON; it is compiled and its tests are run first",
-		func(ctx context.Context, c *apiclient.ClientWithResponses, name string, body io.Reader) (applied, error) {
-			r, err := c.ApplyPolicyWithBodyWithResponse(ctx, name, nil, yamlType, body)
-			p, err := answer(err, func() *api.Policy { return cmp.Or(r.JSON201, r.JSON200) })
-			if err != nil {
-				return applied{}, err
-			}
-			return applied{definition: p, name: p.Name, revision: p.Revision, same: r.JSON200 != nil}, nil
-		}))
-	return cmd
-}
 
 // yamlType is what files are sent as; JSON is YAML too.
 const yamlType = "application/yaml"
@@ -144,4 +81,58 @@ func readNamed(file string, stdin io.Reader) (name string, body []byte, err erro
 		return "", nil, fmt.Errorf("%s has no name", file)
 	}
 	return named.Name, body, nil
+}
+
+// showCommand is `show NAME` of a kind of definition: the whole, as it can be
+// applied again.
+func showCommand[T any](
+	o *Options, kind string, get func(ctx context.Context, c *apiclient.ClientWithResponses, name string, revision *uint64) (*T, error),
+	spec func(*T) any,
+) *cobra.Command {
+	var revision uint64
+	cmd := &cobra.Command{
+		Use: "show NAME", Short: "Show a " + kind + " as it can be applied again", Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := o.client()
+			if err != nil {
+				return err
+			}
+			var at *uint64
+			if revision > 0 {
+				at = &revision
+			}
+			d, err := get(cmd.Context(), c, args[0], at)
+			if err != nil {
+				return err
+			}
+			body, err := yaml.Marshal(spec(d))
+			if err != nil {
+				return err
+			}
+			return o.show(cmd.OutOrStdout(), d, func(w io.Writer) { fmt.Fprint(w, safe(string(body))) })
+		},
+	}
+	cmd.Flags().Uint64Var(&revision, "revision", 0, "this revision (default: the newest)")
+	return cmd
+}
+
+// removeCommand is `remove NAME` of a kind of definition.
+func removeCommand(
+	o *Options, kind, short string, remove func(ctx context.Context, c *apiclient.ClientWithResponses, name string) error,
+) *cobra.Command {
+	return &cobra.Command{
+		Use: "remove NAME", Short: short, Args: cobra.ExactArgs(1), Aliases: []string{"rm"},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := o.client()
+			if err != nil {
+				return err
+			}
+			if err := remove(cmd.Context(), c, args[0]); err != nil {
+				return err
+			}
+			return o.show(cmd.OutOrStdout(), map[string]string{"removed": args[0]}, func(w io.Writer) {
+				fmt.Fprintf(w, "%s %s is removed\n", kind, args[0])
+			})
+		},
+	}
 }

@@ -20,8 +20,10 @@ import (
 // Session is `holdfast session …`.
 func Session(o *Options) *cobra.Command {
 	cmd := &cobra.Command{Use: "session", Short: "Create, use and end sessions", Aliases: []string{"sessions"}}
-	cmd.AddCommand(
-		sessionCreate(o), sessionList(o), sessionShow(o), sessionSend(o), sessionWatch(o), sessionTerminate(o), sessionCancel(o),
+	create := sessionCreate(o)
+	o.completed(runtimeNames, create)
+	each := []*cobra.Command{
+		sessionShow(o), sessionSend(o), sessionWatch(o), sessionMessages(o), sessionRuns(o), sessionCancel(o), sessionExtend(o), sessionTerminate(o),
 		move(o, "suspend", "Put a session's sandbox away, keeping its workspace",
 			func(ctx context.Context, c *apiclient.ClientWithResponses, id string) (*api.Session, error) {
 				r, err := c.SuspendSessionWithResponse(ctx, id, nil)
@@ -32,7 +34,9 @@ func Session(o *Options) *cobra.Command {
 				r, err := c.ResumeSessionWithResponse(ctx, id, nil)
 				return answer(err, func() *api.Session { return r.JSON202 })
 			}),
-	)
+	}
+	o.completed(sessionIDs, each...)
+	cmd.AddCommand(append(each, create, sessionList(o))...)
 	return cmd
 }
 
@@ -257,6 +261,7 @@ func sessionSend(o *Options) *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&busy, "when-busy", "queue", "while a run is open: queue, reject or cancel")
+	words(cmd, "when-busy", string(api.WhenBusyQueue), string(api.WhenBusyReject), string(api.WhenBusyCancel))
 	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "follow it until its run ends or waits for somebody")
 	return cmd
 }
