@@ -121,6 +121,8 @@ type Limits struct {
 	MemoryBytes int64 `json:"memoryBytes,omitempty"`
 	CPUMillis   int64 `json:"cpuMillis,omitempty"`
 	Pids        int64 `json:"pids,omitempty"`
+	// DiskBytes bounds the workspace; 0 is the driver's own default.
+	DiskBytes int64 `json:"diskBytes,omitempty"`
 }
 
 // Path says how a sandbox came to be.
