@@ -83,6 +83,8 @@ type AgentProcess struct {
 	// are the driver's and come on top.
 	MaxMemoryBytes int64 `json:"maxMemoryBytes,omitempty"`
 	MaxProcs       int64 `json:"maxProcs,omitempty"`
+	// MaxFileBytes bounds each file that the process writes; 0 is no bound.
+	MaxFileBytes int64 `json:"maxFileBytes,omitempty"`
 }
 
 // The environment that sandboxd gives to the agent.

@@ -45,6 +45,10 @@ type AgentSpec struct {
 	// MaxProcs bounds processes and threads; 0 is no bound. Not applied without
 	// isolation, where the count would be that of the whole user.
 	MaxProcs int64 `json:"maxProcs,omitempty"`
+	// MaxFileBytes bounds each file that is written (RLIMIT_FSIZE): what one runaway
+	// program appends to ends there exactly; 0 is no bound. Not applied without
+	// isolation.
+	MaxFileBytes int64 `json:"maxFileBytes,omitempty"`
 }
 
 // AgentCommand returns the unstarted command that runs an agent in its jail.

@@ -42,6 +42,7 @@ func setLimits(spec AgentSpec) error {
 		{"core size", unix.RLIMIT_CORE, 0},
 		{"private memory", unix.RLIMIT_DATA, spec.MaxMemoryBytes},
 		{"processes", unix.RLIMIT_NPROC, spec.MaxProcs},
+		{"file size", unix.RLIMIT_FSIZE, spec.MaxFileBytes},
 	}
 	for _, l := range limits {
 		if l.value == 0 && l.resource != unix.RLIMIT_CORE {

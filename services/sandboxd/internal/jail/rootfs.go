@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strconv"
 
 	"golang.org/x/sys/unix"
 
@@ -48,7 +47,7 @@ func buildRoot(spec sandboxapi.JailSpec) error {
 	if err := leaveHostRoot(); err != nil {
 		return err
 	}
-	if err := mountTmpfs(newRoot, "mode=0755,size=1m", 0); err != nil {
+	if err := mountTmpfs(newRoot, "mode=0755,size=1m,nr_inodes=2k", 0); err != nil {
 		return err
 	}
 	for _, p := range systemPaths {
@@ -67,7 +66,7 @@ func buildRoot(spec sandboxapi.JailSpec) error {
 	if err := mountProc(filepath.Join(newRoot, "proc")); err != nil {
 		return err
 	}
-	if err := mountTmpfs(filepath.Join(newRoot, "tmp"), "mode=1777,size="+strconv.FormatInt(spec.TmpBytes, 10), 0); err != nil {
+	if err := mountTmpfs(filepath.Join(newRoot, "tmp"), tmpOptions(spec.TmpBytes), 0); err != nil {
 		return err
 	}
 	// The agent's stage covers it, whatever is mounted below.
@@ -93,7 +92,7 @@ func leaveHostRoot() error {
 		return fmt.Errorf("detach mount propagation: %w", err)
 	}
 	const scratch = "/tmp" // any directory that every machine has
-	if err := mountTmpfs(scratch, "mode=0755,size=1m", 0); err != nil {
+	if err := mountTmpfs(scratch, "mode=0755,size=1m,nr_inodes=2k", 0); err != nil {
 		return err
 	}
 	for _, d := range []string{scratch + newRoot, scratch + hostRoot} {
@@ -234,7 +233,13 @@ func makeDev(shmBytes int64) error {
 			return fmt.Errorf("make /dev: %w", err)
 		}
 	}
-	return mountTmpfs(newRoot+"/dev/shm", "mode=1777,size="+strconv.FormatInt(shmBytes, 10), unix.MS_NOEXEC)
+	return mountTmpfs(newRoot+"/dev/shm", tmpOptions(shmBytes), unix.MS_NOEXEC)
+}
+
+// tmpOptions are those of a file system in memory that the agent writes. Empty
+// files take memory too, some 1 KiB each that no size bounds.
+func tmpOptions(bytes int64) string {
+	return fmt.Sprintf("mode=1777,size=%d,nr_inodes=%d", bytes, max(bytes>>12, 1024))
 }
 
 // mountTmpfs mounts an empty file system in memory at dir, which it makes.

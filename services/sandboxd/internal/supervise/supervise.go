@@ -169,6 +169,7 @@ func command(boot *sandboxapi.Boot, env []string) *exec.Cmd {
 		Workspace:      boot.Workspace,
 		MaxMemoryBytes: boot.Agent.MaxMemoryBytes,
 		MaxProcs:       boot.Agent.MaxProcs,
+		MaxFileBytes:   boot.Agent.MaxFileBytes,
 	})
 }
 

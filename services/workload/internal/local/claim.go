@@ -375,6 +375,9 @@ func (d *Driver) removeVolume(key sessionKey) error {
 	if err := removeTree(dir); err != nil {
 		return err
 	}
+	if err := os.Remove(d.paths.outgrown(key)); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
 	d.freeUID(owner)
 	return nil
 }
@@ -425,7 +428,7 @@ func validateRuntime(spec driver.RuntimeSpec) error {
 	if err := validatePlace(spec.WorkspacePath); err != nil {
 		return fmt.Errorf("%w: runtime %s: workspace path: %w", driver.ErrInvalid, spec.Name, err)
 	}
-	if l := spec.Limits; l.MemoryBytes < 0 || l.CPUMillis < 0 || l.Pids < 0 {
+	if l := spec.Limits; l.MemoryBytes < 0 || l.CPUMillis < 0 || l.Pids < 0 || l.DiskBytes < 0 {
 		return fmt.Errorf("%w: runtime %s: negative limits", driver.ErrInvalid, spec.Name)
 	}
 	return nil

@@ -38,6 +38,18 @@ type Config struct {
 	UIDBase, UIDCount int
 	// TmpBytes bounds a sandbox's /tmp and its shared memory, each: 256 MiB.
 	TmpBytes int64
+	// WorkspaceBytes bounds a workspace whose runtime names no size: 4 GiB.
+	WorkspaceBytes int64
+	// WorkspaceFiles bounds the files and directories of every workspace: 1,000,000.
+	// They are a resource of the disk like its bytes, and they bound the work of
+	// measuring a workspace.
+	WorkspaceFiles int64
+	// ReserveBytes is what sandboxes may not take of the disk that DataDir is on:
+	// below it none is started, and the one that writes the most is ended. By default
+	// 1 GiB, or 5 % of a disk that is smaller than 20 GiB; negative for none.
+	ReserveBytes int64
+	// DiskInterval is how often the disk's free space is looked at: 100 ms.
+	DiskInterval time.Duration
 	// StartTimeout bounds the start of sandboxd (not of the entrypoint): 20 s.
 	StartTimeout time.Duration
 	// StopGrace is how long an agent may take to end by itself: 3 s.
@@ -59,6 +71,15 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	if c.TmpBytes == 0 {
 		c.TmpBytes = 256 << 20
+	}
+	if c.WorkspaceBytes == 0 {
+		c.WorkspaceBytes = 4 << 30
+	}
+	if c.WorkspaceFiles == 0 {
+		c.WorkspaceFiles = 1_000_000
+	}
+	if c.DiskInterval == 0 {
+		c.DiskInterval = 100 * time.Millisecond
 	}
 	if c.StartTimeout == 0 {
 		c.StartTimeout = 20 * time.Second
@@ -99,8 +120,8 @@ func (c Config) validate() error {
 	if c.UIDBase < 1000 || c.UIDCount < 1 || int64(c.UIDBase)+int64(c.UIDCount) > 0xfffffffe {
 		errs = append(errs, errors.New("UIDBase and UIDCount must give unprivileged 32-bit uids"))
 	}
-	if c.TmpBytes < 0 || c.StartTimeout < 0 || c.StopGrace < 0 {
-		errs = append(errs, errors.New("TmpBytes, StartTimeout and StopGrace can't be negative"))
+	if c.TmpBytes < 0 || c.WorkspaceBytes < 0 || c.WorkspaceFiles < 0 || c.DiskInterval < 0 || c.StartTimeout < 0 || c.StopGrace < 0 {
+		errs = append(errs, errors.New("TmpBytes, WorkspaceBytes, WorkspaceFiles, DiskInterval, StartTimeout and StopGrace can't be negative"))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("local driver: %w: %w", driver.ErrInvalid, err)

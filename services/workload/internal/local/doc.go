@@ -23,6 +23,7 @@
 //	  sessions/<tenant>/<session>/
 //	    intent                      the newest released intent
 //	    workspace/                  the session's volume
+//	    outgrown                    there if that is, or was, beyond its limit
 //
 // A warm sandbox is handed out only after its record names the session, so a
 // crash at any point leaves it unbound or the session's, never both. Its

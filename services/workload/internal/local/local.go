@@ -28,6 +28,7 @@ type Driver struct {
 	lock    *os.File
 	cgroups *cgroups // nil: rlimits
 	spawner *spawner
+	quotas  *quotas  // nil: workspaces are measured
 	events  *eventQueue
 	locks   keyLocks
 
@@ -110,6 +111,7 @@ func (d *Driver) open(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	d.quotas = openQuotas(d.paths.root, d.cfg.UIDBase-1)
 	d.ctx, d.cancel = context.WithCancel(context.Background())
 	d.spawner = newSpawner()
 	d.events = newEventQueue()
@@ -117,7 +119,8 @@ func (d *Driver) open(ctx context.Context) (err error) {
 		d.events.put(e)
 	}
 	d.tasks.Go(d.keepPools)
-	d.cfg.Log.Info("local driver started", "isolation", d.cfg.Isolation, "limits", d.Limits(), "lost", len(lost))
+	d.tasks.Go(d.watchDisk)
+	d.cfg.Log.Info("local driver started", "isolation", d.cfg.Isolation, "limits", d.Limits(), "quotas", d.quotas != nil, "lost", len(lost))
 	return nil
 }
 
@@ -149,6 +152,7 @@ func (d *Driver) Close() error {
 		d.spawner.close()
 		d.events.close()
 		d.cgroups.close()
+		d.ended = errors.Join(d.ended, d.quotas.close())
 		// Empty by now; one outside of the data would be left for ever.
 		if err := os.Remove(d.runDir); err != nil && !errors.Is(err, os.ErrNotExist) {
 			d.ended = errors.Join(d.ended, fmt.Errorf("local driver: %w", err))

@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -43,6 +44,9 @@ type process struct {
 	// words and how it exited, as it is kept in the log for good.
 	exited chan struct{}
 	cause  string
+	// verdict is why the driver itself ended the process, if it did.
+	verdict atomic.Pointer[string]
+	disk    diskAccount
 	// ctx ends with the process; redemptions run under it.
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -100,6 +104,9 @@ func (p *process) watch() {
 		err := p.cmd.Wait()
 		p.stderr.flush()
 		p.cause = exitCause(err)
+		if verdict := p.verdict.Load(); verdict != nil {
+			p.cause = *verdict
+		}
 		p.cancel()
 		// Unblocks serveControl; a second close elsewhere is harmless.
 		_ = p.control.Close()
@@ -227,6 +234,15 @@ func (p *process) stop(grace time.Duration) error {
 		<-p.exited
 	}
 	return p.cleanUp()
+}
+
+// condemn ends a process that harms others; cause is why, for its loss.
+func (p *process) condemn(cause string) error {
+	p.verdict.Store(&cause)
+	if err := p.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return fmt.Errorf("kill sandboxd: %w", err)
+	}
+	return nil
 }
 
 // cleanUp removes what an ended incarnation leaves outside its directory.

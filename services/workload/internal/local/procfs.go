@@ -32,6 +32,7 @@ func bootID() (string, error) {
 // procStat is what the driver reads of /proc/<pid>/stat.
 type procStat struct {
 	state   byte
+	parent  int
 	session int
 	start   uint64
 }
@@ -45,9 +46,13 @@ func readStat(pid int) (procStat, error) {
 	// The name is in parentheses and may contain anything; fields go on behind it.
 	end := bytes.LastIndexByte(raw, ')')
 	fields := strings.Fields(string(raw[end+1:]))
-	const stateField, sessionField, startField = 0, 3, 19
+	const stateField, parentField, sessionField, startField = 0, 1, 3, 19
 	if end < 0 || len(fields) <= startField {
 		return procStat{}, fmt.Errorf("stat of process %d: %q", pid, raw)
+	}
+	parent, err := strconv.Atoi(fields[parentField])
+	if err != nil {
+		return procStat{}, fmt.Errorf("stat of process %d: parent: %w", pid, err)
 	}
 	session, err := strconv.Atoi(fields[sessionField])
 	if err != nil {
@@ -57,7 +62,7 @@ func readStat(pid int) (procStat, error) {
 	if err != nil {
 		return procStat{}, fmt.Errorf("stat of process %d: start: %w", pid, err)
 	}
-	return procStat{state: fields[stateField][0], session: session, start: start}, nil
+	return procStat{state: fields[stateField][0], parent: parent, session: session, start: start}, nil
 }
 
 // identify returns the lasting identity of a running process.

@@ -55,6 +55,7 @@ func (l layout) sessions() string               { return filepath.Join(l.root, "
 func (l layout) session(k sessionKey) string    { return filepath.Join(l.sessions(), k.tenant, k.session) }
 func (l layout) intent(k sessionKey) string     { return filepath.Join(l.session(k), "intent") }
 func (l layout) volume(k sessionKey) string     { return filepath.Join(l.session(k), "workspace") }
+func (l layout) outgrown(k sessionKey) string   { return filepath.Join(l.session(k), "outgrown") }
 func (l layout) workspace(r record) string {
 	if r.HasVolume && r.State != stateWarm {
 		return l.volume(keyOf(r.Ref))

@@ -43,20 +43,23 @@ func (d *Driver) start(ctx context.Context, r record, spec driver.RuntimeSpec, w
 	}
 	r.PodUID = newUID()
 	r.Socket = filepath.Join(d.runDir, shortHash(r.PodUID)+".sock")
+	if err := d.admitToDisk(); err != nil {
+		return nil, r, err
+	}
 	if err := remakeOwned(d.paths.spool(r.SandboxUID), r.UID); err != nil {
 		return nil, r, fmt.Errorf("%w: spool: %w", driver.ErrStart, err)
 	}
 	if r.Cgroups, err = d.cgroups.create(r.PodUID, spec.Limits); err != nil {
 		return nil, r, errors.Join(fmt.Errorf("%w: %w", driver.ErrStart, err), removeGroups(r.Cgroups))
 	}
-	p, err = d.spawn(r, spec, program.mounts)
+	p, err = d.spawn(ctx, r, spec, program.mounts)
 	if err != nil {
 		return nil, r, errors.Join(fmt.Errorf("%w: %w", driver.ErrStart, err), removeGroups(r.Cgroups))
 	}
 	watch.lap("spawn")
 	r.Process = &p.id
 	if err = d.paths.save(r); err == nil {
-		err = p.boot(ctx, d.bootMessage(r, spec, program))
+		err = p.boot(ctx, d.bootMessage(r, spec, program, p.disk.limit.bytes))
 	}
 	if err != nil {
 		return nil, r, errors.Join(err, p.stop(0))
@@ -66,7 +69,11 @@ func (d *Driver) start(ctx context.Context, r record, spec driver.RuntimeSpec, w
 }
 
 // spawn starts sandboxd for r; it waits for its boot message.
-func (d *Driver) spawn(r record, spec driver.RuntimeSpec, code []sandboxapi.JailMount) (*process, error) {
+func (d *Driver) spawn(ctx context.Context, r record, spec driver.RuntimeSpec, code []sandboxapi.JailMount) (*process, error) {
+	disk, err := d.limitDisk(ctx, r, spec.Limits)
+	if err != nil {
+		return nil, err
+	}
 	control, files, err := channels(r.Socket)
 	if err != nil {
 		return nil, err
@@ -76,6 +83,7 @@ func (d *Driver) spawn(r record, spec driver.RuntimeSpec, code []sandboxapi.Jail
 	p := &process{
 		podUID: r.PodUID, groups: r.Cgroups, socket: r.Socket, plain: d.plain(), log: log, granter: d.cfg.Granter,
 		control: control, stderr: newTail(log), booted: make(chan struct{}), exited: make(chan struct{}),
+		disk: diskAccount{limit: disk},
 	}
 	var opened []*os.File
 	if d.plain() {
@@ -125,8 +133,9 @@ func (d *Driver) jailSpec(r record, spec driver.RuntimeSpec, code []sandboxapi.J
 	return sandboxapi.JailSpec{Hostname: "sandbox", TmpBytes: d.cfg.TmpBytes, Mounts: mounts}
 }
 
-// bootMessage tells sandboxd what it is, in terms of what it sees.
-func (d *Driver) bootMessage(r record, spec driver.RuntimeSpec, program code) sandboxapi.Boot {
+// bootMessage tells sandboxd what it is, in terms of what it sees; maxFile bounds
+// each file that the agent writes.
+func (d *Driver) bootMessage(r record, spec driver.RuntimeSpec, program code, maxFile int64) sandboxapi.Boot {
 	b := sandboxapi.Boot{
 		PodUID:    r.PodUID,
 		Isolation: d.cfg.Isolation,
@@ -145,7 +154,7 @@ func (d *Driver) bootMessage(r record, spec driver.RuntimeSpec, program code) sa
 	}
 	b.Agent = &sandboxapi.AgentProcess{
 		Argv: program.argv, Env: agentEnv(program.env, b.Workspace), Adapter: spec.Adapter,
-		Port: port, ReadyPath: spec.ReadyPath, RunPath: spec.RunPath,
+		Port: port, ReadyPath: spec.ReadyPath, RunPath: spec.RunPath, MaxFileBytes: maxFile,
 	}
 	if d.cgroups == nil {
 		b.Agent.MaxMemoryBytes, b.Agent.MaxProcs = spec.Limits.MemoryBytes, spec.Limits.Pids

@@ -122,6 +122,11 @@ func Check(s runtime.Spec) []Wrong {
 	if s.Workspace != nil && overlap(s.Workspace.Path, sandboxapi.JailAgent) {
 		c.wrong("/workspace/path", "has to be another place than %s, where sandbox.hostFolder is", sandboxapi.JailAgent)
 	}
+	if s.Workspace != nil {
+		if _, err := bytes(s.Workspace.Size); err != nil {
+			c.wrong("/workspace/size", "can't be read: %v", err)
+		}
+	}
 	if s.WarmPool.Size < 0 || s.WarmPool.Size > MaxWarm {
 		c.wrong("/warmPool/size", "has to be 0 to %d", MaxWarm)
 	}
@@ -258,6 +263,7 @@ func ForDriver(s runtime.Spec) driver.RuntimeSpec {
 	}
 	if s.Workspace != nil {
 		d.WorkspacePath = s.Workspace.Path
+		d.Limits.DiskBytes, _ = bytes(s.Workspace.Size) // Check has read it before
 	}
 	if len(s.Entrypoints) > 0 {
 		d.Port, d.ReadyPath = s.Entrypoints[0].Port, s.Entrypoints[0].Ready

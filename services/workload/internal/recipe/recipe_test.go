@@ -2,6 +2,7 @@ package recipe_test
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/holdfast-io/holdfast/events/runtime"
@@ -35,6 +36,8 @@ func TestAdapters(t *testing.T) {
 		"a folder that climbs":      {adapter: runtime.Adapter{Protocol: "push"}, folder: "/srv/../etc", wrong: []string{"/sandbox/hostFolder"}},
 		"the whole host":            {adapter: runtime.Adapter{Protocol: "push"}, folder: "/", wrong: []string{"/sandbox/hostFolder"}},
 		"a workspace over the code": {adapter: runtime.Adapter{Protocol: "push"}, workspace: "/agent/work", wrong: []string{"/workspace/path"}},
+		"a workspace with a size":   {adapter: runtime.Adapter{Protocol: "push"}, workspace: "/work 5Gi"},
+		"a size that is no number":  {adapter: runtime.Adapter{Protocol: "push"}, workspace: "/work big", wrong: []string{"/workspace/size"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -43,7 +46,8 @@ func TestAdapters(t *testing.T) {
 				Sandbox: runtime.Sandbox{Command: []string{"agent"}, HostFolder: tc.folder},
 			}
 			if tc.workspace != "" {
-				spec.Workspace = &runtime.Workspace{Path: tc.workspace}
+				path, size, _ := strings.Cut(tc.workspace, " ")
+				spec.Workspace = &runtime.Workspace{Path: path, Size: size}
 			}
 			var wrong []string
 			for _, w := range recipe.Check(recipe.WithDefaults(spec)) {
