@@ -41,7 +41,10 @@ type Actor struct {
 // String gives "kind:id", as the audit log shows it.
 func (a Actor) String() string { return string(a.Kind) + ":" + a.ID }
 
-// Blob points at contents over 256 KiB that are kept beside the log. Reserved.
+// Blob points at contents that are kept beside a stream, for they are too large to
+// be kept in it: by their lower-case hex SHA-256 and their size in bytes. Whose
+// they are isn't part of it: that is said by the place where the reference stands,
+// so that none can lead into another session (package blob).
 type Blob struct {
 	SHA256 string `json:"sha256"`
 	Size   int64  `json:"size"`
@@ -50,9 +53,24 @@ type Blob struct {
 // Record is one event as stored: its type ("session.created"), the version of
 // its payload, and the payload.
 type Record struct {
-	Type string          `json:"type"`
-	V    int             `json:"v"`
-	Data json.RawMessage `json:"data"`
+	Type string `json:"type"`
+	V    int    `json:"v"`
+	// Data is left out where it is in the envelope's Blob. Readers of the log get it
+	// whole, or Lost.
+	Data json.RawMessage `json:"data,omitempty"`
+	// Lost says why Data, which was in a blob, can't be had for good.
+	Lost error `json:"-"`
+}
+
+// Contents gives the payload. The error is a *LostError.
+func (r Record) Contents() (json.RawMessage, error) {
+	switch {
+	case r.Lost != nil:
+		return nil, r.Lost
+	case len(r.Data) == 0:
+		return nil, &LostError{Reason: "were not fetched"}
+	}
+	return r.Data, nil
 }
 
 // Envelope is the body of one message on EVENTS: all events of one command.
@@ -72,9 +90,21 @@ type Envelope struct {
 	// Trace is a W3C traceparent.
 	Trace string `json:"trace,omitempty"`
 	// Kid names the key that sealed the contents. Reserved; empty means in clear.
-	Kid    string   `json:"kid,omitempty"`
+	Kid string `json:"kid,omitempty"`
+	// Blob holds a JSON array with the data of those events that have none here, in
+	// their order; nil where all have.
 	Blob   *Blob    `json:"blob,omitempty"`
 	Events []Record `json:"events"`
+}
+
+// Whole says whether the data of every event is here.
+func (e Envelope) Whole() bool {
+	for _, r := range e.Events {
+		if len(r.Data) == 0 {
+			return false
+		}
+	}
+	return true
 }
 
 // LastN is the version of the envelope's last event.
@@ -120,7 +150,7 @@ func (e Envelope) Validate() error {
 		return fmt.Errorf("%w: no events", ErrEnvelope)
 	}
 	for i, r := range e.Events {
-		if r.Type == "" || r.V < 1 || len(r.Data) == 0 || string(r.Data) == "null" {
+		if r.Type == "" || r.V < 1 || len(r.Data) == 0 && e.Blob == nil || string(r.Data) == "null" {
 			return fmt.Errorf("%w: event %d needs type, version and data", ErrEnvelope, i)
 		}
 	}

@@ -62,7 +62,7 @@ func TestEnvelopeRefused(t *testing.T) {
 		"no events":          func(e *events.Envelope) { e.Events = nil },
 		"no type":            func(e *events.Envelope) { e.Events[0].Type = "" },
 		"no version":         func(e *events.Envelope) { e.Events[1].V = 0 },
-		"no data":            func(e *events.Envelope) { e.Events[1].Data = nil },
+		"no data, no blob":   func(e *events.Envelope) { e.Events[1].Data, e.Blob = nil, nil },
 	} {
 		e := envelope()
 		spoil(&e)

@@ -26,3 +26,17 @@ type ForeignTypeError struct {
 func (e *ForeignTypeError) Error() string {
 	return fmt.Sprintf("event type %q was written by %q but belongs to %q", e.Type, e.Service, e.Owner)
 }
+
+// LostError says that contents which were kept beside the log can't be had, now or
+// later: they are missing or are not what was stored. What stands on them is
+// faulted; nothing is decided or shown without them.
+type LostError struct {
+	Blob Blob
+	// Reason follows "the contents <hash> of <size> bytes".
+	Reason string
+}
+
+// Error names the blob.
+func (e *LostError) Error() string {
+	return fmt.Sprintf("the contents %.12s of %d bytes %s", e.Blob.SHA256, e.Blob.Size, e.Reason)
+}

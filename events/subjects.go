@@ -6,16 +6,21 @@ import (
 	"strings"
 )
 
-// Streams of Holdfast. EVENTS keeps decisions for ever, OUTPUT what agents
-// stream for a bounded age.
+// Streams of Holdfast. EVENTS keeps decisions for ever and BLOBS what is too large
+// to stand in them; OUTPUT keeps what agents stream for a bounded age, TRANSIT what
+// is too large for a command or its answer while these are on their way.
 const (
-	StreamEvents = "EVENTS"
-	StreamOutput = "OUTPUT"
+	StreamEvents  = "EVENTS"
+	StreamBlobs   = "BLOBS"
+	StreamOutput  = "OUTPUT"
+	StreamTransit = "TRANSIT"
 )
 
 // Patterns of the streams' subjects and of the reactors' filter.
 const (
 	SubjectsEvents   = "ev.>"
+	SubjectsBlobs    = "blob.>"
+	SubjectsTransit  = "transit.>"
 	SubjectsOutput   = "out.>"
 	SubjectsSessions = "ev.*.s.*"
 	// SubjectGenesis holds the log's first message.
@@ -112,6 +117,24 @@ func ParseOutputSubject(subject string) (tenant, session string, ok bool) {
 		return "", "", false
 	}
 	return parts[1], parts[2], true
+}
+
+// Patterns of what a host (a process that runs sandboxes) and the workload service
+// say to each other: what the host is to do, what it asks, what it tells.
+const (
+	SubjectsHostDo   = "host.*.do.*"
+	SubjectsHostAsk  = "host.*.ask.*"
+	SubjectsHostTell = "host.*.tell.*"
+)
+
+// HostSubject is where something is said to or by the host of a name:
+// host.<host>.<manner>.<verb>, the manner being "do", "ask" or "tell" and the verb
+// "*" for all.
+func HostSubject(host, manner, verb string) (string, error) {
+	if !ValidToken(host) {
+		return "", &BadTokenError{What: "host", Value: host}
+	}
+	return "host." + host + "." + manner + "." + verb, nil
 }
 
 // CommandSubject is where a service takes a verb: cmd.<service>.<tenant>.<verb>.

@@ -63,8 +63,8 @@ func (s *State[S]) Revision(n uint64) (Revision[S], bool) {
 	return s.Revisions[i], true
 }
 
-// Apply folds one message in. Errors are *events.ForeignTypeError and
-// *events.UnknownTypeError, or say which payload can't be read.
+// Apply folds one message in. Errors are *events.ForeignTypeError,
+// *events.UnknownTypeError and *events.LostError, or say which payload can't be read.
 func (s *State[S]) Apply(m events.Message) error {
 	for i, r := range m.Envelope.Events {
 		if m.Envelope.Service != s.types.Owner {
@@ -72,8 +72,12 @@ func (s *State[S]) Apply(m events.Message) error {
 		}
 		switch {
 		case r.Type == s.types.Applied && r.V == 1:
+			data, err := r.Contents()
+			if err != nil {
+				return fmt.Errorf("%s: %w", r.Type, err)
+			}
 			var p Applied[S]
-			if err := json.Unmarshal(r.Data, &p); err != nil {
+			if err := json.Unmarshal(data, &p); err != nil {
 				return fmt.Errorf("%s: %w", r.Type, err)
 			}
 			meta := m.MetaAt(i)

@@ -144,8 +144,8 @@ func Owner(eventType string) (events.Service, bool) {
 }
 
 // Decode reads a stored record that service wrote. Errors:
-// *events.UnknownTypeError, *events.ForeignTypeError, or a payload that can't
-// be read.
+// *events.UnknownTypeError, *events.ForeignTypeError, *events.LostError, or a
+// payload that can't be read.
 func Decode(r events.Record, service events.Service) (Payload, error) {
 	k, ok := registry[r.Type]
 	if !ok {
@@ -154,7 +154,11 @@ func Decode(r events.Record, service events.Service) (Payload, error) {
 	if k.owner != service {
 		return nil, &events.ForeignTypeError{Type: r.Type, Service: service, Owner: k.owner}
 	}
-	return k.decode(r.V, r.Data)
+	data, err := r.Contents()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", r.Type, err)
+	}
+	return k.decode(r.V, data)
 }
 
 // TypeOf gives a payload's type of event.

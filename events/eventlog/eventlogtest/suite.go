@@ -26,6 +26,9 @@ type Harness struct {
 	Plant func(t *testing.T, subject string, raw []byte) (seq uint64)
 	// Genesis is what Info has to tell.
 	Genesis eventlog.Genesis
+	// MaxData is how large an event's data may be; 0 where it has to fit into one
+	// message.
+	MaxData int
 	// Checks is how many random histories the concurrency test runs.
 	Checks int
 }

@@ -61,7 +61,7 @@ func Connect(t testing.TB, url string, opts ...nats.Option) (*nats.Conn, jetstre
 	return nc, js
 }
 
-// Streams makes EVENTS, with its genesis, and OUTPUT, as the installer does.
+// Streams makes EVENTS, with its genesis, BLOBS and OUTPUT, as the installer does.
 func Streams(t testing.TB, js jetstream.JetStream, replicas int) {
 	t.Helper()
 	Events(t, js, replicas, Genesis)
@@ -69,6 +69,12 @@ func Streams(t testing.TB, js jetstream.JetStream, replicas int) {
 		Name: events.StreamOutput, Subjects: []string{events.SubjectsOutput}, Replicas: replicas, MaxAge: time.Hour,
 	}); err != nil {
 		t.Fatalf("create OUTPUT: %v", err)
+	}
+	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{
+		Name: events.StreamBlobs, Subjects: []string{events.SubjectsBlobs}, Replicas: replicas,
+		MaxMsgsPerSubject: 1, Discard: jetstream.DiscardNew, DiscardNewPerSubject: true, DenyDelete: true, DenyPurge: true,
+	}); err != nil {
+		t.Fatalf("create BLOBS: %v", err)
 	}
 }
 
