@@ -1,6 +1,7 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/events"
+	"github.com/holdfast-io/holdfast/services/internal/correlate"
 	"github.com/holdfast-io/holdfast/services/internal/problem"
 )
 
@@ -52,6 +54,8 @@ func (c *Client) do(ctx context.Context, service events.Service, tenant, verb st
 	if req.CommandID == "" {
 		req.CommandID = events.RandomID(events.PrefixCommand)
 	}
+	ids := correlate.Of(ctx)
+	req.RequestID, req.Trace = cmp.Or(req.RequestID, ids.Request), cmp.Or(req.Trace, ids.Trace)
 	req.Deadline = c.deadline(ctx, req.Deadline).UTC()
 	if err := req.Validate(); err != nil {
 		return Reply{}, problem.From(err)

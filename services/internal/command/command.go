@@ -61,8 +61,10 @@ type Request struct {
 	Session string `json:"session,omitempty"`
 	// Deadline is until when the sender waits.
 	Deadline time.Time `json:"deadline"`
-	// Trace is a W3C traceparent.
-	Trace string `json:"trace,omitempty"`
+	// RequestID is the client's request that it comes from, for logs, and Trace a W3C
+	// traceparent. Client.Do takes both from the context where they are empty.
+	RequestID string `json:"requestId,omitempty"`
+	Trace     string `json:"trace,omitempty"`
 	// Body is the verb's own arguments.
 	Body json.RawMessage `json:"body,omitempty"`
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/events"
+	"github.com/holdfast-io/holdfast/services/internal/correlate"
 	"github.com/holdfast-io/holdfast/services/internal/failpoint"
 	"github.com/holdfast-io/holdfast/services/internal/problem"
 )
@@ -215,13 +216,16 @@ func (s *Server) handle(m micro.Request, verb string, h Handler) Reply {
 	if last := now.Add(maxTime); deadline.After(last) {
 		deadline = last
 	}
-	ctx, cancel := context.WithDeadline(s.ctx, deadline)
+	ctx, cancel := context.WithDeadline(correlate.With(s.ctx, correlate.IDs{Request: req.RequestID, Trace: req.Trace}), deadline)
 	defer cancel()
 	reply, err := s.run(ctx, verb, h, tenant, req)
 	if err != nil {
 		reply.Problem = problem.From(err)
-		s.report(reply.Problem, verb, tenant, req)
+		s.report(ctx, reply.Problem, verb, tenant, req)
+		return reply
 	}
+	s.log.DebugContext(ctx, "command done", "verb", verb, "tenant", tenant, "session", req.Session,
+		"command", req.CommandID, "actor", req.Actor.String(), "n", reply.N, "repeated", reply.Repeated, "took", time.Since(now))
 	return reply
 }
 
@@ -230,7 +234,7 @@ func (s *Server) handle(m micro.Request, verb string, h Handler) Reply {
 func (s *Server) run(ctx context.Context, verb string, h Handler, tenant string, req Request) (reply Reply, err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			s.log.Error("command handler panicked", "verb", verb, "tenant", tenant, "session", req.Session,
+			s.log.ErrorContext(ctx, "command handler panicked", "verb", verb, "tenant", tenant, "session", req.Session,
 				"command", req.CommandID, "panic", r, "stack", string(debug.Stack()))
 			reply, err = Reply{}, problem.New(api.CodeInternal, "")
 		}
@@ -254,7 +258,7 @@ func decodeRequest(m micro.Request) (tenant string, req Request, err error) {
 }
 
 // report logs what somebody should look at; refusals are the client's business.
-func (s *Server) report(p *problem.Error, verb, tenant string, req Request) {
+func (s *Server) report(ctx context.Context, p *problem.Error, verb, tenant string, req Request) {
 	level := slog.LevelDebug
 	switch p.Code {
 	case api.CodeInternal, api.CodeUnknownEventType, api.CodeLogFaulted:
@@ -263,7 +267,7 @@ func (s *Server) report(p *problem.Error, verb, tenant string, req Request) {
 		level = slog.LevelWarn
 	default:
 	}
-	s.log.Log(s.ctx, level, "command not done", "verb", verb, "tenant", tenant, "session", req.Session,
+	s.log.Log(ctx, level, "command not done", "verb", verb, "tenant", tenant, "session", req.Session,
 		"command", req.CommandID, "actor", req.Actor.String(), "code", p.Code, "error", p)
 }
 

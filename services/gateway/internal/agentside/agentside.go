@@ -124,7 +124,7 @@ func (a *Agents) ask(ctx context.Context, verb string, body, out any) error {
 		// so each request is a command of its own.
 		CommandID: events.RandomID(events.PrefixCommand),
 		Actor:     events.Actor{Kind: events.ActorAgent, ID: who.Session},
-		Session:   who.Session, Trace: edge.Trace(ctx), Body: raw,
+		Session:   who.Session, Body: raw,
 	})
 	if err != nil || out == nil {
 		return err

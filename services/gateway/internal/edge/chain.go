@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"regexp"
 	"runtime/debug"
 	"time"
 
@@ -13,6 +12,7 @@ import (
 	"github.com/go-chi/chi/v5/middleware"
 
 	"github.com/holdfast-io/holdfast/events"
+	"github.com/holdfast-io/holdfast/services/internal/correlate"
 	"github.com/holdfast-io/holdfast/services/internal/problem"
 )
 
@@ -21,17 +21,11 @@ const HeaderRequestID = "X-Request-ID"
 
 type requestKey struct{}
 
-// request is what is known of a request while it is served. Caller is filled in
-// by Guard, for the log line that is written when it is over.
+// request is what becomes known of a request while it is served. Caller is filled
+// in by Guard, for the log line that is written when it is over.
 type request struct {
-	id, trace, caller string
+	caller string
 }
-
-// RequestID is the id that the answer and the logs name; "" outside a request.
-func RequestID(ctx context.Context) string { return of(ctx).id }
-
-// Trace is the client's W3C traceparent, "" where it sent none that is valid.
-func Trace(ctx context.Context) string { return of(ctx).trace }
 
 // SetCaller says who the request turned out to be from, for the log.
 func SetCaller(ctx context.Context, caller string) { of(ctx).caller = caller }
@@ -43,18 +37,18 @@ func of(ctx context.Context) *request {
 	return &request{}
 }
 
-var traceparent = regexp.MustCompile(`^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$`)
-
 // Identify gives the request an id of ours: one that a client chose would let it
-// write what it likes into our logs.
+// write what it likes into our logs. A trace is the client's, where it sends a W3C
+// traceparent, else a new one.
 func Identify(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		about := &request{id: events.RandomID("req")}
-		if t := r.Header.Get("Traceparent"); traceparent.MatchString(t) {
-			about.trace = t
+		ids := correlate.IDs{Request: events.RandomID("req"), Trace: r.Header.Get("Traceparent")}
+		if !correlate.ValidTrace(ids.Trace) {
+			ids.Trace = correlate.NewTrace()
 		}
-		w.Header().Set(HeaderRequestID, about.id)
-		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), requestKey{}, about)))
+		w.Header().Set(HeaderRequestID, ids.Request)
+		ctx := correlate.With(r.Context(), ids)
+		next.ServeHTTP(w, r.WithContext(context.WithValue(ctx, requestKey{}, &request{})))
 	})
 }
 
@@ -116,7 +110,7 @@ func Observe(logger *slog.Logger, metrics *Metrics) func(http.Handler) http.Hand
 				route := routeOf(r)
 				metrics.observe(route, r.Method, status, took)
 				logger.LogAttrs(r.Context(), level(r, status), "request",
-					slog.String("request", RequestID(r.Context())), slog.String("method", r.Method), slog.String("route", route),
+					slog.String("method", r.Method), slog.String("route", route),
 					slog.Int("status", status), slog.Int("bytes", ww.BytesWritten()), slog.Duration("took", took),
 					slog.String("caller", of(r.Context()).caller))
 			}()

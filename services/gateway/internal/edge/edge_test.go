@@ -16,6 +16,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/api/apispec"
+	"github.com/holdfast-io/holdfast/services/internal/correlate"
 	"github.com/holdfast-io/holdfast/services/internal/problem"
 )
 
@@ -56,18 +57,19 @@ func TestARequestsIDIsOurs(t *testing.T) {
 	t.Parallel()
 	const parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 	for sent, want := range map[string]string{parent: parent, "00-xyz\nforged": "", "": ""} {
-		var id, trace string
-		h := Identify(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { id, trace = RequestID(r.Context()), Trace(r.Context()) }))
+		var ids correlate.IDs
+		h := Identify(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { ids = correlate.Of(r.Context()) }))
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)
 		r.Header.Set(HeaderRequestID, "forged")
 		r.Header.Set("Traceparent", sent)
-		h.ServeHTTP(httptest.NewRecorder(), r)
-		if id == "forged" || id == "" || trace != want {
-			t.Errorf("%q: id %q, trace %q", sent, id, trace)
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		if ids.Request == "forged" || ids.Request == "" || w.Header().Get(HeaderRequestID) != ids.Request {
+			t.Errorf("%q: %+v, answered %q", sent, ids, w.Header().Get(HeaderRequestID))
 		}
-	}
-	if RequestID(context.Background()) != "" {
-		t.Error("an id outside a request")
+		if want != "" && ids.Trace != want || !correlate.ValidTrace(ids.Trace) {
+			t.Errorf("%q: trace %q", sent, ids.Trace)
+		}
 	}
 }
 

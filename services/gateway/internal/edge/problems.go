@@ -22,13 +22,13 @@ type Problems struct{ Logger *slog.Logger }
 func (p Problems) Write(w http.ResponseWriter, r *http.Request, err error) {
 	prob := problem.From(err)
 	if prob.Status() >= http.StatusInternalServerError && !errors.Is(r.Context().Err(), context.Canceled) {
-		p.Logger.WarnContext(r.Context(), "request failed", "request", RequestID(r.Context()), "code", prob.Code, "err", err)
+		p.Logger.WarnContext(r.Context(), "request failed", "code", prob.Code, "err", err)
 	}
 	if prob.Code == api.CodeUnauthenticated {
 		w.Header().Set("WWW-Authenticate", `Bearer realm="holdfast"`)
 	}
 	if err := prob.API().Write(w); err != nil {
-		p.Logger.DebugContext(r.Context(), "answer not delivered", "request", RequestID(r.Context()), "err", err)
+		p.Logger.DebugContext(r.Context(), "answer not delivered", "err", err)
 	}
 }
 

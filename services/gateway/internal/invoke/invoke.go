@@ -184,7 +184,7 @@ func (i *Invoker) resume(ctx context.Context, who auth.Principal, id string) err
 		return err
 	}
 	_, err = i.cfg.Commands.Do(ctx, events.ServiceSession, who.Tenant, verbs.Resume, command.Request{
-		Actor: who.Actor(), Roles: who.RoleNames(), Groups: who.Groups, Session: id, Trace: edge.Trace(ctx), Body: body,
+		Actor: who.Actor(), Roles: who.RoleNames(), Groups: who.Groups, Session: id, Body: body,
 	})
 	if p := problem.From(err); p != nil && p.Code == api.CodeIllegalTransition {
 		return nil

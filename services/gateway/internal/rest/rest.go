@@ -102,7 +102,7 @@ func (a *API) send(ctx context.Context, w write, out any) (command.Reply, error)
 	}
 	reply, err := a.cfg.Commands.Do(ctx, w.service, who.Tenant, w.verb, command.Request{
 		CommandID: w.commandID(who), Actor: who.Actor(), Roles: who.RoleNames(), Groups: who.Groups,
-		Session: w.session, Trace: edge.Trace(ctx), Body: body,
+		Session: w.session, Body: body,
 	})
 	if err != nil {
 		return reply, err
