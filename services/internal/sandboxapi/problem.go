@@ -20,6 +20,7 @@ const (
 	CodeNotReady         = "not-ready"
 	CodeSpoolGone        = "spool-gone"
 	CodeTooLarge         = "too-large"
+	CodeQuotaExceeded    = "quota-exceeded"
 	CodeUpstreamDown     = "upstream-unreachable"
 	CodeEntrypointFailed = "entrypoint-failed"
 	CodeStopping         = "stopping"
