@@ -13,6 +13,7 @@ var allowedImports = []string{
 	"github.com/holdfast-io/holdfast/services/internal/sandboxapi",
 	"golang.org/x/sys/",
 	"golang.org/x/net/bpf", // seccomp filters
+	"golang.org/x/time/rate",
 	"github.com/landlock-lsm/go-landlock/",
 	"kernel.org/pub/linux/libs/security/libcap/psx", // landlock on all threads
 	"github.com/elastic/go-seccomp-bpf",

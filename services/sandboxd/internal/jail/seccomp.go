@@ -63,20 +63,71 @@ func assembleFilter() ([]bpf.RawInstruction, error) {
 	if err != nil {
 		return nil, fmt.Errorf("seccomp: assemble: %w", err)
 	}
-	// The library lets calls of a foreign architecture pass to the default
-	// action, which is to allow here: a 32-bit call would get round every rule.
-	// They are refused up front.
-	const archOffset = 4 // of struct seccomp_data
-	guard := []bpf.Instruction{
-		bpf.LoadAbsolute{Off: archOffset, Size: 4},
-		bpf.JumpIf{Cond: bpf.JumpEqual, Val: uint32(native.ID), SkipTrue: 1},
-		bpf.RetConstant{Val: uint32(errnoAction(unix.ENOSYS))},
-	}
-	raw, err := bpf.Assemble(append(guard, insns...))
+	raw, err := bpf.Assemble(append(guard(native), insns...))
 	if err != nil {
 		return nil, fmt.Errorf("seccomp: assemble: %w", err)
 	}
 	return raw, nil
+}
+
+// The places of struct seccomp_data; of an argument, its low half.
+const (
+	numberOffset = 0
+	archOffset   = 4
+	arg0Offset   = 16
+	arg1Offset   = 24
+)
+
+// families are the address families of an agent's sockets. Others lead out of the
+// network namespace (AF_VSOCK reaches the hypervisor) or into rarely used parts of
+// the kernel.
+var families = []uint32{unix.AF_UNIX, unix.AF_INET, unix.AF_INET6, unix.AF_NETLINK}
+
+// typing are the ioctls that type into a terminal as if its user did.
+var typing = []uint32{unix.TIOCSTI, tiocLinux}
+
+const tiocLinux = 0x541c // of linux/tty.h, which x/sys has not
+
+// guard refuses what the library's rules can't. It lets calls of a foreign
+// architecture pass to the default action, which is to allow here: a 32-bit call
+// would get round every rule. It doesn't know system calls that are newer than it
+// is. And it compares the whole of an argument, of which the kernel takes the low
+// half where that is an int.
+func guard(native *arch.Info) []bpf.Instruction {
+	newest := 0
+	for number := range native.SyscallNumbers {
+		newest = max(newest, number)
+	}
+	deny := func(errno unix.Errno) bpf.Instruction {
+		return bpf.RetConstant{Val: uint32(errnoAction(errno))}
+	}
+	rules := []bpf.Instruction{
+		bpf.LoadAbsolute{Off: archOffset, Size: 4},
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: uint32(native.ID), SkipTrue: 1},
+		deny(unix.ENOSYS),
+		bpf.LoadAbsolute{Off: numberOffset, Size: 4},
+		bpf.JumpIf{Cond: bpf.JumpLessOrEqual, Val: uint32(newest), SkipTrue: 1},
+		deny(unix.ENOSYS),
+	}
+	// A call of this number has its argument compared; others go on behind.
+	of := func(name string, body ...bpf.Instruction) {
+		rules = append(rules, bpf.LoadAbsolute{Off: numberOffset, Size: 4},
+			bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: uint32(native.SyscallNames[name]), SkipTrue: uint8(len(body))})
+		rules = append(rules, body...)
+	}
+	for _, name := range []string{"socket", "socketpair"} {
+		body := []bpf.Instruction{bpf.LoadAbsolute{Off: arg0Offset, Size: 4}}
+		for i, family := range families {
+			body = append(body, bpf.JumpIf{Cond: bpf.JumpEqual, Val: family, SkipTrue: uint8(len(families) - i)})
+		}
+		of(name, append(body, deny(unix.EAFNOSUPPORT))...)
+	}
+	body := []bpf.Instruction{bpf.LoadAbsolute{Off: arg1Offset, Size: 4}}
+	for _, request := range typing {
+		body = append(body, bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: request, SkipTrue: 1}, deny(unix.EPERM))
+	}
+	of("ioctl", body...)
+	return rules
 }
 
 // filterPolicy allows all but deniedSyscalls and new namespaces by clone.

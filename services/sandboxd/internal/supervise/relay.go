@@ -21,8 +21,9 @@ const (
 // relay is the agent's way to Holdfast: it adds the session's token, which the
 // agent never sees, and drops whatever the agent would claim about itself.
 type relay struct {
-	grant func() *sandboxapi.Grant
-	proxy *httputil.ReverseProxy
+	grant    func() *sandboxapi.Grant
+	proxy    *httputil.ReverseProxy
+	throttle *throttle
 }
 
 func newRelay(upstream string, grant func() *sandboxapi.Grant) (*relay, func(), error) {
@@ -30,7 +31,7 @@ func newRelay(upstream string, grant func() *sandboxapi.Grant) (*relay, func(), 
 	if err != nil {
 		return nil, nil, err
 	}
-	r := &relay{grant: grant}
+	r := &relay{grant: grant, throttle: newThrottle()}
 	r.proxy = &httputil.ReverseProxy{
 		Transport:      tr,
 		FlushInterval:  -1, // long polls and streams pass as they come
@@ -54,6 +55,11 @@ func (r *relay) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 			"this sandbox belongs to no session yet").Write(w)
 		return
 	}
+	leave, ok := r.throttle.enter(w)
+	if !ok {
+		return
+	}
+	defer leave()
 	req.Body = http.MaxBytesReader(w, req.Body, maxRelayBody)
 	r.proxy.ServeHTTP(w, req)
 }
