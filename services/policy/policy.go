@@ -3,7 +3,7 @@
 // once, and closes what can't go on. It appends call.* and policy.* and nothing
 // else.
 //
-//	cmd.policy.<tenant>.{propose,read-call,start,complete,answer,policy-apply,policy-remove}
+//	cmd.policy.<tenant>.{propose,read-call,start,complete,deliver,answer,policy-apply,policy-remove}
 //	      │ internal/rules (CEL) → internal/decider (pure) → append
 //	      ▼
 //	ev.<tenant>.s.<session>, ev.<tenant>.policy.<name>

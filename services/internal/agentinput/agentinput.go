@@ -38,10 +38,17 @@ type input struct {
 	ParentRunID     string            `json:"parentRunId,omitempty"`
 	State           json.RawMessage   `json:"state"`
 	Messages        []json.RawMessage `json:"messages"`
-	Tools           []struct{}        `json:"tools"`
+	Tools           []tool            `json:"tools"`
 	Context         []struct{}        `json:"context"`
 	ForwardedProps  struct{}          `json:"forwardedProps"`
 	Resume          []resume          `json:"resume,omitempty"`
+}
+
+// tool is AG-UI's: one that the client runs itself.
+type tool struct {
+	Name        string          `json:"name"`
+	Description string          `json:"description"`
+	Parameters  json.RawMessage `json:"parameters,omitempty"`
 }
 
 type resume struct {
@@ -67,7 +74,7 @@ func Build(t *Thread) (json.RawMessage, error) {
 	}
 	in := input{
 		ProtocolVersion: "1.0", ThreadID: t.ID, RunID: run.ID, ParentRunID: run.Parent,
-		State: t.History.AgentState, Tools: []struct{}{}, Context: []struct{}{},
+		State: t.History.AgentState, Tools: []tool{}, Context: []struct{}{},
 	}
 	if len(in.State) == 0 {
 		in.State = json.RawMessage(`{}`)
@@ -76,7 +83,13 @@ func Build(t *Thread) (json.RawMessage, error) {
 	if in.Messages, err = newest(t.History.Messages, MaxHistory); err != nil {
 		return nil, fmt.Errorf("input of run %s: %w", run.ID, err)
 	}
+	for _, offered := range run.Tools {
+		in.Tools = append(in.Tools, tool(offered))
+	}
 	for _, id := range run.Resumes {
+		if c := t.Calls[id]; c != nil && c.ForClient() {
+			continue // its answer is a message: the tool's
+		}
 		in.Resume = append(in.Resume, resumeOf(id, t.Calls[id]))
 	}
 	raw, err := events.Marshal(in) // escaped for HTML it could be six times as long

@@ -25,6 +25,10 @@ type message struct {
 	} `json:"toolCalls"`
 }
 
+// Newest gives a conversation as an input has it: whole, or where it has more than
+// [MaxHistory] bytes, its newest part behind a message that says so.
+func Newest(history []json.RawMessage) ([]json.RawMessage, error) { return newest(history, MaxHistory) }
+
 // newest gives the messages as they are if they have at most limit bytes, else the
 // longest end of them that fits and begins with a user's message, behind one that says
 // how many are left out. A tool's result stays with its call.

@@ -11,12 +11,15 @@ const (
 	ReadCall     = "read-call"
 	Start        = "start"
 	Complete     = "complete"
+	Deliver      = "deliver"
 	Answer       = "answer"
 	PolicyApply  = "policy-apply"
 	PolicyRemove = "policy-remove"
 )
 
-// ProposeBody is the body of Propose: what an agent wants to do.
+// ProposeBody is the body of Propose: what an agent wants to do. Modes say how it
+// can wait for people; session.ModeDelegate alone comes from the runner, for a tool
+// that the run's client runs.
 type ProposeBody struct {
 	AgentCallID string          `json:"agentCallId"`
 	RunID       string          `json:"runId"`
@@ -60,6 +63,15 @@ type CompleteBody struct {
 	Truncated bool            `json:"truncated,omitempty"`
 	Error     string          `json:"error,omitempty"`
 	Result    json.RawMessage `json:"result,omitempty"`
+}
+
+// DeliverBody is the body of Deliver: the result of a tool that the client ran, in
+// the message that brought it. Error says that the tool failed.
+type DeliverBody struct {
+	ToolCallID string `json:"toolCallId"`
+	MessageID  string `json:"messageId"`
+	Content    string `json:"content"`
+	Error      string `json:"error,omitempty"`
 }
 
 // AnswerBody is the body of Answer: a person's decision on a call.

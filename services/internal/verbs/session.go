@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/holdfast-io/holdfast/events"
+	"github.com/holdfast-io/holdfast/events/session"
 )
 
 // The verbs of the session service.
@@ -38,11 +39,22 @@ type CreateResult struct {
 	Created bool   `json:"created"`
 }
 
-// SendBody is the body of Send. WhenBusy is queue (where empty), reject or cancel.
+// SendBody is the body of Send: Content, or the Messages of one run with ids of
+// their own. WhenBusy is queue (where empty), reject or cancel. Tools are those
+// that the client runs itself. RunID, if it isn't empty, names the run.
 type SendBody struct {
-	Content  json.RawMessage `json:"content"`
+	Content  json.RawMessage `json:"content,omitempty"`
+	Messages []UserMessage   `json:"messages,omitempty"`
+	RunID    string          `json:"runId,omitempty"`
+	Tools    []session.Tool  `json:"tools,omitempty"`
 	WhenBusy string          `json:"whenBusy,omitempty"`
 	BodyHash string          `json:"bodyHash,omitempty"`
+}
+
+// UserMessage is a person's message with its id.
+type UserMessage struct {
+	ID      string          `json:"id"`
+	Content json.RawMessage `json:"content"`
 }
 
 // SendResult answers Send.

@@ -21,6 +21,7 @@ func (a *App) Handlers() map[string]command.Handler {
 		verbs.ReadCall:     a.readCall,
 		verbs.Start:        a.start,
 		verbs.Complete:     a.complete,
+		verbs.Deliver:      a.deliver,
 		verbs.Answer:       a.answer,
 		verbs.PolicyApply:  a.applyPolicy,
 		verbs.PolicyRemove: a.removePolicy,
@@ -129,7 +130,8 @@ func callResult(c *session.Call) verbs.CallResult {
 		out.Reason = c.Answer.Comment
 	}
 	allowed := []session.CallState{
-		session.CallStateAllowed, session.CallStateApproved, session.CallStateStarted, session.CallStateCompleted,
+		session.CallStateAllowed, session.CallStateApproved, session.CallStateStarted, session.CallStateDelegated,
+		session.CallStateCompleted,
 	}
 	switch {
 	case c.State == session.CallStatePending:
@@ -170,6 +172,15 @@ func (a *App) complete(ctx context.Context, tenant string, req command.Request) 
 		Truncated: body.Truncated, Error: body.Error, Result: body.Result,
 	}}
 	res, err := a.execute(ctx, tenant, req, cmd.Decide)
+	return command.Reply{N: res.N, Seq: res.Seq, Repeated: res.Repeated}, err
+}
+
+func (a *App) deliver(ctx context.Context, tenant string, req command.Request) (command.Reply, error) {
+	body, err := command.Decode[verbs.DeliverBody](req)
+	if err != nil {
+		return command.Reply{}, err
+	}
+	res, err := a.execute(ctx, tenant, req, decider.Deliver(body).Decide)
 	return command.Reply{N: res.N, Seq: res.Seq, Repeated: res.Repeated}, err
 }
 

@@ -31,9 +31,7 @@ func (c Answer) Decide(s *session.State, now time.Time) ([]events.Record, error)
 	if c.Decision == Deny {
 		return records(vote, session.CallDenied{CallID: c.CallID, By: c.By, Reason: c.Comment})
 	}
-	return records(vote, session.CallApproved{
-		CallID: c.CallID, By: c.By, ArgsHash: call.ArgsHash, ExecuteBy: now.Add(call.Asked.ExecuteWithin.D()),
-	})
+	return records(append([]session.Payload{vote}, approve(call, c.By, now)...)...)
 }
 
 // refusal says why the answer doesn't count; nil where it does.
@@ -87,7 +85,7 @@ func (c Answer) refuse(s *session.State, call *session.Call, now time.Time, refu
 		CallID: c.CallID, By: c.By, Decision: c.Decision, ArgsHash: c.Hash, Code: string(refusal.Code),
 	}}
 	if expired(call, now) {
-		payloads = append(payloads, atDeadline(call, now))
+		payloads = append(payloads, atDeadline(call, now)...)
 	}
 	rs, err := records(payloads...)
 	if err != nil {
@@ -126,11 +124,22 @@ func (c Answer) mayAnswer(call *session.Call) bool {
 }
 
 // atDeadline is what the rule says of a question that nobody answered.
-func atDeadline(call *session.Call, now time.Time) session.Payload {
+func atDeadline(call *session.Call, now time.Time) []session.Payload {
 	if call.Asked.OnDeadline == "allow" {
-		return session.CallApproved{
-			CallID: call.ID, By: view.ByDeadline, ArgsHash: call.ArgsHash, ExecuteBy: now.Add(call.Asked.ExecuteWithin.D()),
-		}
+		return approve(call, view.ByDeadline, now)
 	}
-	return session.CallExpired{CallID: call.ID, Deadline: call.Asked.Deadline}
+	return []session.Payload{session.CallExpired{CallID: call.ID, Deadline: call.Asked.Deadline}}
+}
+
+// approve lets the call be executed. One of the client's tools is the client's from
+// then on.
+func approve(call *session.Call, by string, now time.Time) []session.Payload {
+	until := now.Add(call.Asked.ExecuteWithin.D())
+	payloads := []session.Payload{session.CallApproved{CallID: call.ID, By: by, ArgsHash: call.ArgsHash, ExecuteBy: until}}
+	if call.ForClient() {
+		payloads = append(payloads, session.CallDelegated{
+			CallID: call.ID, ToolCallID: call.AgentCallID, RunID: call.RunID, Deadline: until,
+		})
+	}
+	return payloads
 }

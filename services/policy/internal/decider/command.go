@@ -66,6 +66,13 @@ type Complete struct {
 	Result session.CallCompleted
 }
 
+// Deliver brings the result of a call that was delegated to the client. MessageID is
+// that of the message that it comes in.
+type Deliver struct {
+	ToolCallID, MessageID string
+	Content, Error        string
+}
+
 // RecentDenial is how long a person's no to the same tool and arguments answers
 // a new proposal without asking again.
 const RecentDenial = 10 * time.Minute

@@ -62,11 +62,14 @@ var (
 	superseded = pending.And(session.CallSuperseded{CallID: call, By: "c-2"})
 	started    = allowed.And(session.CallStarted{CallID: call, RunID: "r-1", Nonce: "one", ArgsHash: hash})
 	completed  = started.And(session.CallCompleted{CallID: call, Nonce: "one"})
+	delegated  = allowed.And(session.CallDelegated{CallID: call, ToolCallID: "a-1", RunID: "r-1", Deadline: until})
+	delivered  = delegated.And(session.CallCompleted{CallID: call, Nonce: "m-1", Output: "blue"})
 	lapsed     = allowed.And(session.CallLapsed{CallID: call, Kind: "unstarted"})
 
 	states = map[string]given.Past{
 		"allowed": allowed, "refused": refused, "pending": pending, "approved": approved, "denied": denied, "expired": expired,
 		"cancelled": cancelled, "superseded": superseded, "started": started, "completed": completed, "lapsed": lapsed,
+		"delegated": delegated, "delivered": delivered,
 	}
 )
 
@@ -77,7 +80,7 @@ func answer(decision, by string) decider.Answer {
 // Each command meets a call in each of its states.
 func TestEveryCommandInEveryState(t *testing.T) {
 	t.Parallel()
-	const illegal = "[illegal-transition]"
+	const illegal, notTheClients = "[illegal-transition]", "[not-found]"
 	const refuses = "call.answer-refused "
 	for name, tc := range map[string]struct {
 		decide decide
@@ -97,19 +100,22 @@ func TestEveryCommandInEveryState(t *testing.T) {
 			"denied": refuses + "[already-decided]", "expired": refuses + "[approval-expired]",
 		}},
 		"start": {decider.Start{CallID: call, RunID: "r-1", Hash: hash, Nonce: "one"}.Decide, map[string]string{
-			"": illegal, "allowed": "call.started", "approved": "call.started", "started": "nothing", "completed": "[already-started]",
+			"": illegal, "allowed": "call.started", "approved": "call.started", "started": "nothing", "completed": "[already-started]", "delivered": "[already-started]",
 		}},
 		"start under another nonce": {decider.Start{CallID: call, RunID: "r-1", Hash: hash, Nonce: "two"}.Decide, map[string]string{
-			"": illegal, "allowed": "call.started", "approved": "call.started", "started": "[already-started]", "completed": "[already-started]",
+			"": illegal, "allowed": "call.started", "approved": "call.started", "started": "[already-started]", "completed": "[already-started]", "delivered": "[already-started]",
 		}},
 		"start something else": {decider.Start{CallID: call, RunID: "r-1", Hash: "another", Nonce: "two"}.Decide, map[string]string{
-			"": "[args-changed]", "started": "[already-started]", "completed": "[already-started]",
+			"": "[args-changed]", "started": "[already-started]", "completed": "[already-started]", "delivered": "[already-started]",
 		}},
-		"start without a nonce":        {decider.Start{CallID: call, RunID: "r-1", Hash: hash}.Decide, map[string]string{"": "[invalid-request]"}},
-		"complete":                     {complete("one", "r-1"), map[string]string{"": illegal, "started": "call.completed", "completed": "nothing"}},
-		"complete under another nonce": {complete("two", "r-1"), map[string]string{"": illegal, "started": "[already-started]"}},
-		"complete from another run":    {complete("one", "r-2"), map[string]string{"": illegal, "started": "[already-started]", "completed": "nothing"}},
-		"settle":                       {decider.Settle, map[string]string{"": "nothing"}},
+		"start without a nonce":         {decider.Start{CallID: call, RunID: "r-1", Hash: hash}.Decide, map[string]string{"": "[invalid-request]"}},
+		"complete":                      {complete("one", "r-1"), map[string]string{"": illegal, "started": "call.completed", "completed": "nothing"}},
+		"complete under another nonce":  {complete("two", "r-1"), map[string]string{"": illegal, "started": "[already-started]"}},
+		"complete from another run":     {complete("one", "r-2"), map[string]string{"": illegal, "started": "[already-started]", "completed": "nothing"}},
+		"deliver":                       {deliver("m-1", "blue"), map[string]string{"": notTheClients, "delegated": "call.completed", "delivered": "nothing"}},
+		"deliver under another message": {deliver("m-2", "blue"), map[string]string{"": notTheClients, "delegated": "call.completed", "delivered": "nothing"}},
+		"deliver something else":        {deliver("m-2", "red"), map[string]string{"": notTheClients, "delegated": "call.completed", "delivered": illegal}},
+		"settle":                        {decider.Settle, map[string]string{"": "nothing"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -143,6 +149,7 @@ func TestEveryCommandInEveryPhase(t *testing.T) {
 		"start":    {decider.Start{CallID: call, RunID: "r-1", Hash: hash, Nonce: "one"}.Decide, map[string]string{"": missing}},
 		"complete": {complete("one", "r-1"), map[string]string{"": missing}},
 		"answer":   {answer(decider.Approve, "bob").Decide, map[string]string{"": missing}},
+		"deliver":  {deliver("m-1", "blue"), map[string]string{"": missing}},
 		"settle":   {decider.Settle, map[string]string{"": "nothing"}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -1,6 +1,7 @@
 package decider
 
 import (
+	"slices"
 	"time"
 
 	"github.com/holdfast-io/holdfast/api"
@@ -87,6 +88,8 @@ func closing(s *session.State, call *session.Call) session.Payload {
 		return session.CallCancelled{CallID: call.ID, Cause: cause}
 	case session.CallStateAllowed, session.CallStateApproved:
 		return session.CallLapsed{CallID: call.ID, Kind: "unstarted", Cause: cause}
+	case session.CallStateDelegated:
+		return session.CallLapsed{CallID: call.ID, Kind: "unfinished", Cause: cause}
 	case session.CallStateStarted:
 		if dead { // else the run may still report it
 			return session.CallLapsed{CallID: call.ID, Kind: "unfinished", Cause: cause}
@@ -106,7 +109,9 @@ func Due(d session.Deadline) func(*session.State, time.Time) ([]events.Record, e
 		}
 		switch {
 		case d.Kind == session.DeadlineApproval && expired(call, now):
-			return records(atDeadline(call, now))
+			return records(atDeadline(call, now)...)
+		case d.Kind == session.DeadlineExecution && overdue(call, now) && call.State == session.CallStateDelegated:
+			return records(session.CallLapsed{CallID: call.ID, Kind: "unfinished", Cause: "the client brought no result in time"})
 		case d.Kind == session.DeadlineExecution && overdue(call, now):
 			return records(session.CallLapsed{CallID: call.ID, Kind: "unstarted", Cause: "not started in time"})
 		}
@@ -115,6 +120,6 @@ func Due(d session.Deadline) func(*session.State, time.Time) ([]events.Record, e
 }
 
 func overdue(call *session.Call, now time.Time) bool {
-	waits := call.State == session.CallStateAllowed || call.State == session.CallStateApproved
-	return waits && !call.ExecuteBy.IsZero() && !now.Before(call.ExecuteBy)
+	waits := []session.CallState{session.CallStateAllowed, session.CallStateApproved, session.CallStateDelegated}
+	return slices.Contains(waits, call.State) && !call.ExecuteBy.IsZero() && !now.Before(call.ExecuteBy)
 }

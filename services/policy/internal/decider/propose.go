@@ -23,8 +23,11 @@ func (c Propose) Decide(s *session.State, now time.Time) ([]events.Record, error
 	if err := openRun(s, c.RunID); err != nil {
 		return nil, err
 	}
-	if s.Calls[c.CallID] != nil {
-		return nil, nil
+	if c.delegates() && !offered(s.Run.Tools, c.Tool) {
+		return nil, problem.Newf(api.CodeIllegalTransition, "the client of this run doesn't offer a tool %q", c.Tool)
+	}
+	if call := s.Calls[c.CallID]; call != nil {
+		return c.again(call, now)
 	}
 	if s.OpenCalls() >= MaxOpenCalls {
 		return nil, problem.Newf(api.CodeQuotaExceeded, "%d calls of this session are open; finish some first", MaxOpenCalls)
@@ -45,10 +48,38 @@ func (c Propose) Decide(s *session.State, now time.Time) ([]events.Record, error
 		decided.ExecuteBy = now.Add(v.Ask.ExecuteWithin.D())
 	}
 	payloads = append(payloads, decided)
+	if v.Effect == policy.Allow && c.delegates() {
+		payloads = append(payloads, c.delegated(decided.ExecuteBy))
+	}
 	if v.Effect == policy.Ask {
 		payloads = append(payloads, c.question(s, v, now))
 	}
 	return records(payloads...)
+}
+
+// delegates says that the client runs the tool.
+func (c Propose) delegates() bool { return slices.Contains(c.Modes, session.ModeDelegate) }
+
+func offered(tools []session.Tool, name string) bool {
+	return slices.ContainsFunc(tools, func(t session.Tool) bool { return t.Name == name })
+}
+
+func (c Propose) delegated(until time.Time) session.CallDelegated {
+	return session.CallDelegated{CallID: c.CallID, ToolCallID: c.AgentCallID, RunID: c.RunID, Deadline: until}
+}
+
+// again finds that the call was proposed before. One that the agent asked for itself,
+// and was let, goes to the client all the same where it is the client's tool.
+func (c Propose) again(call *session.Call, now time.Time) ([]events.Record, error) {
+	may := call.State == session.CallStateAllowed || call.State == session.CallStateApproved
+	switch {
+	case !c.delegates() || call.ForClient():
+		return nil, nil
+	case !may || overdue(call, now):
+		return nil, problem.Newf(api.CodeIllegalTransition,
+			"the agent asked for this call itself and it is %s: it can't be handed to the client", call.State).In(string(call.State))
+	}
+	return records(c.delegated(call.ExecuteBy))
 }
 
 // openRun refuses what doesn't come from the session's open run.

@@ -79,7 +79,7 @@ func New(cfg Config) *App {
 		}),
 		commands: command.Client{NC: cfg.NC},
 	}
-	a.driver = &drive.Driver{Log: a, Output: cfg.Output, Now: cfg.Now}
+	a.driver = &drive.Driver{Log: a, Calls: a, Output: cfg.Output, Now: cfg.Now}
 	return a
 }
 

@@ -38,6 +38,8 @@ type Run struct {
 	N uint64
 	// State is the agent's state before the run, Input the RunAgentInput.
 	State, Input json.RawMessage
+	// Tools are the names of those that the run's client runs itself.
+	Tools []string
 }
 
 // Log appends the run's events; Step gives the session's version after it.
@@ -45,9 +47,16 @@ type Log interface {
 	Step(ctx context.Context, tenant, id string, decide func(*session.State, time.Time) ([]events.Record, error)) (n uint64, err error)
 }
 
+// Delegator puts a tool call to the policy that the run's client is to run, and gives
+// its call id. The same tool call again is the same call.
+type Delegator interface {
+	Delegate(ctx context.Context, run Run, call transcript.ToolCall) (callID string, err error)
+}
+
 // Driver drives runs. It holds no state of any.
 type Driver struct {
 	Log    Log
+	Calls  Delegator
 	Output output.Stream
 	Now    func() time.Time
 }
@@ -241,7 +250,14 @@ func (f *follower) finish(ctx context.Context, end sandboxapi.SpoolLine) error {
 	}
 	state := f.transcript.State()
 	switch end.Outcome {
-	case "success", "cancelled":
+	case "success":
+		if pending, err := f.forClient(); len(pending) > 0 || err != nil {
+			return f.handOver(ctx, pending, err)
+		}
+		return f.end(ctx, decider.Finish(f.run.Instance, session.RunFinished{
+			RunID: f.run.ID, LastK: f.last, Outcome: end.Outcome, State: state,
+		}))
+	case "cancelled":
 		return f.end(ctx, decider.Finish(f.run.Instance, session.RunFinished{
 			RunID: f.run.ID, LastK: f.last, Outcome: end.Outcome, State: state,
 		}))

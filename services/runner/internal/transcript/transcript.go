@@ -7,6 +7,7 @@ package transcript
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
@@ -37,16 +38,27 @@ type Ending struct {
 	// Interrupts are the open ones as the agent worded them, Calls their ids.
 	Interrupts json.RawMessage
 	Calls      []string
+	// Pending are the ids of the tool calls that the client is to run; nil where the
+	// agent named none.
+	Pending []string
 	// Detail is the message of a RUN_ERROR.
 	Detail string
 }
 
 // Transcript follows one run. Its zero value is not usable; see New.
 type Transcript struct {
-	state  json.RawMessage
-	texts  map[string]*text
-	calls  map[string]*toolCall
-	ending *Ending
+	state json.RawMessage
+	texts map[string]*text
+	calls map[string]*toolCall
+	// unanswered are the tool calls that are whole and have no result, in order.
+	unanswered []ToolCall
+	ending     *Ending
+}
+
+// ToolCall is a whole tool call as the agent said it. Args are what it streamed:
+// nobody has checked that they are JSON.
+type ToolCall struct {
+	ID, Name, Args string
 }
 
 type text struct {
@@ -67,6 +79,9 @@ func New(state json.RawMessage) *Transcript {
 // State is the agent's state so far; nil where it never had one.
 func (t *Transcript) State() json.RawMessage { return t.state }
 
+// Unanswered are the run's tool calls without a result, in their order.
+func (t *Transcript) Unanswered() []ToolCall { return t.unanswered }
+
 // Ending is set once the terminal event was read.
 func (t *Transcript) Ending() *Ending { return t.ending }
 
@@ -85,6 +100,7 @@ type event struct {
 	Outcome         *struct {
 		Type       string          `json:"type"`
 		Interrupts json.RawMessage `json:"interrupts"`
+		Pending    []string        `json:"pendingToolCallIds"`
 	} `json:"outcome"`
 }
 
@@ -113,7 +129,7 @@ func (t *Transcript) Read(raw json.RawMessage) (*Message, error) {
 	case "TOOL_CALL_END":
 		return t.endCall(e)
 	case "TOOL_CALL_RESULT":
-		return toolResult(e)
+		return t.toolResult(e)
 	case "STATE_SNAPSHOT":
 		return nil, t.keep(e.Snapshot)
 	case "STATE_DELTA":
@@ -169,6 +185,7 @@ func (t *Transcript) endCall(e event) (*Message, error) {
 		return nil, nil
 	}
 	delete(t.calls, e.ToolCallID)
+	t.unanswered = append(t.unanswered, ToolCall{ID: e.ToolCallID, Name: c.name, Args: c.args.String()})
 	// A tool call is a part of an assistant's message; one of its own where the
 	// agent named no parent, or where the parent's text was completed before it.
 	id := "call-" + e.ToolCallID
@@ -178,7 +195,8 @@ func (t *Transcript) endCall(e event) (*Message, error) {
 	}}})
 }
 
-func toolResult(e event) (*Message, error) {
+func (t *Transcript) toolResult(e event) (*Message, error) {
+	t.unanswered = slices.DeleteFunc(t.unanswered, func(c ToolCall) bool { return c.ID == e.ToolCallID })
 	var content any
 	if err := json.Unmarshal(e.Content, &content); err != nil {
 		return nil, fmt.Errorf("content of a tool's result: %w", err)
@@ -229,7 +247,7 @@ func (t *Transcript) finish(e event) error {
 	if e.Outcome == nil || e.Outcome.Type == "" {
 		return nil
 	}
-	t.ending.Outcome = e.Outcome.Type
+	t.ending.Outcome, t.ending.Pending = e.Outcome.Type, e.Outcome.Pending
 	if e.Outcome.Type != "interrupt" {
 		return nil
 	}

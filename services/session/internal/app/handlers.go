@@ -158,9 +158,9 @@ var pointerToken = strings.NewReplacer("~", "~0", "/", "~1")
 // names the same.
 func message(tenant string, req command.Request, content json.RawMessage) decider.Send {
 	return decider.Send{
-		MessageID: events.HashID(events.PrefixMessage, tenant, req.Session, req.CommandID),
+		Messages:  []decider.Message{{ID: events.HashID(events.PrefixMessage, tenant, req.Session, req.CommandID), Content: content}},
 		RunID:     events.HashID(events.PrefixRun, tenant, req.Session, req.CommandID),
-		Content:   content, Requester: req.Actor.ID,
+		Requester: req.Actor.ID,
 	}
 }
 
@@ -170,7 +170,16 @@ func (a *App) send(ctx context.Context, tenant string, req command.Request) (com
 		return command.Reply{}, err
 	}
 	cmd := message(tenant, req, body.Content)
-	cmd.WhenBusy, cmd.BodyHash = decider.WhenBusy(body.WhenBusy), body.BodyHash
+	if len(body.Messages) > 0 {
+		cmd.Messages = make([]decider.Message, len(body.Messages))
+		for i, m := range body.Messages {
+			cmd.Messages[i] = decider.Message(m)
+		}
+	}
+	if body.RunID != "" {
+		cmd.RunID = body.RunID
+	}
+	cmd.Tools, cmd.WhenBusy, cmd.BodyHash = body.Tools, decider.WhenBusy(body.WhenBusy), body.BodyHash
 	res, err := a.execute(ctx, tenant, req, func(s *session.State, now time.Time) ([]events.Record, error) {
 		if s.Exists() && s.Terms.Adapter == "none" {
 			return nil, noAgent()
@@ -185,7 +194,7 @@ func (a *App) send(ctx context.Context, tenant string, req command.Request) (com
 			return command.Reply{}, err
 		}
 	}
-	return command.Result(res.N, res.Seq, res.Repeated, verbs.SendResult{MessageID: cmd.MessageID, RunID: cmd.RunID})
+	return command.Result(res.N, res.Seq, res.Repeated, verbs.SendResult{MessageID: cmd.Messages[len(cmd.Messages)-1].ID, RunID: cmd.RunID})
 }
 
 func noAgent() error {

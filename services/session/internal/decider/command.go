@@ -32,13 +32,21 @@ const (
 	CancelFirst WhenBusy = "cancel"
 )
 
-// Send queues a user's message.
+// Message is one message of a user.
+type Message struct {
+	ID      string
+	Content json.RawMessage
+}
+
+// Send queues a user's messages, at least one, as one run.
 type Send struct {
-	MessageID, RunID string
-	Content          json.RawMessage
-	Requester        string
-	WhenBusy         WhenBusy
-	BodyHash         string
+	Messages  []Message
+	RunID     string
+	Requester string
+	// Tools are those that the client runs itself.
+	Tools    []session.Tool
+	WhenBusy WhenBusy
+	BodyHash string
 }
 
 // Suspend wants the sandbox put away at a client's request.

@@ -35,16 +35,24 @@ func (c Create) Decide(s *session.State, _ time.Time) ([]events.Record, error) {
 		Labels: c.Labels, Parent: c.Parent, BodyHash: c.BodyHash,
 	}}
 	if c.Message != nil {
-		payloads = append(payloads, c.Message.received())
+		payloads = append(payloads, c.Message.received()...)
 	}
 	return records(payloads...)
 }
 
-func (c Send) received() session.MessageReceived {
-	return session.MessageReceived{
-		MessageID: c.MessageID, RunID: c.RunID, Content: c.Content, Requester: c.Requester,
-		CancelOpen: c.WhenBusy == CancelFirst, BodyHash: c.BodyHash,
+func (c Send) received() []session.Payload {
+	payloads := make([]session.Payload, len(c.Messages))
+	for i, m := range c.Messages {
+		received := session.MessageReceived{
+			MessageID: m.ID, RunID: c.RunID, Content: m.Content, Requester: c.Requester,
+			CancelOpen: c.WhenBusy == CancelFirst, BodyHash: c.BodyHash,
+		}
+		if i == 0 {
+			received.Tools = c.Tools // once for the run
+		}
+		payloads[i] = received
 	}
+	return payloads
 }
 
 // Decide queues the message and, where no sandbox is wanted, wants one in the
@@ -59,7 +67,10 @@ func (c Send) Decide(s *session.State, _ time.Time) ([]events.Record, error) {
 	if len(s.Queue) >= MaxQueue {
 		return nil, problem.Newf(api.CodeQuotaExceeded, "%d messages wait for their runs already; wait for one to start", MaxQueue)
 	}
-	payloads := []session.Payload{c.received()}
+	if _, used := s.RunIDs[c.RunID]; used {
+		return nil, problem.Newf(api.CodeIdempotencyConflict, "run %q was there before with other messages; use a new id for a new run", c.RunID)
+	}
+	payloads := c.received()
 	if !s.WantRunning {
 		payloads = append(payloads, session.ResumeRequested{Cause: "message"})
 	}

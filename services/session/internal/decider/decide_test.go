@@ -12,6 +12,11 @@ import (
 	"github.com/holdfast-io/holdfast/services/session/internal/decider"
 )
 
+var (
+	one = []decider.Message{{ID: "m"}}
+	two = append(one[:1:1], decider.Message{ID: "m-2"})
+)
+
 type decide = func(*session.State, time.Time) ([]events.Record, error)
 
 // Each command in each phase: what is appended, or with which code it is refused.
@@ -40,7 +45,7 @@ func TestEveryCommandInEveryPhase(t *testing.T) {
 		"create, another body": {decider.Create{BodyHash: "other"}.Decide, map[string]string{
 			"": "[idempotency-conflict]", "none": "session.created",
 		}},
-		"send": {decider.Send{MessageID: "m", RunID: "r"}.Decide, over(map[string]string{
+		"send": {decider.Send{Messages: one, RunID: "r"}.Decide, over(map[string]string{
 			"": "session.message-received", "suspending": "session.message-received session.resume-requested",
 			"suspended": "session.message-received session.resume-requested", "lost": "session.message-received session.resume-requested",
 		})},
@@ -87,12 +92,14 @@ func TestDecide(t *testing.T) {
 		after  time.Duration
 		want   string
 	}{
-		"reject while a run is open":   {given.Running, decider.Send{WhenBusy: decider.Reject}.Decide, 0, "[run-busy]"},
-		"reject while one waits":       {given.Ready.And(given.Queued("r")), decider.Send{WhenBusy: decider.Reject}.Decide, 0, "[run-busy]"},
-		"reject while one is parked":   {parked, decider.Send{WhenBusy: decider.Reject}.Decide, 0, "[run-busy]"},
-		"reject while idle":            {given.Ready, decider.Send{WhenBusy: decider.Reject}.Decide, 0, "session.message-received"},
-		"queue behind a run":           {given.Running, decider.Send{}.Decide, 0, "session.message-received"},
-		"a full queue":                 {full, decider.Send{}.Decide, 0, "[quota-exceeded]"},
+		"reject while a run is open":   {given.Running, decider.Send{Messages: one, WhenBusy: decider.Reject}.Decide, 0, "[run-busy]"},
+		"reject while one waits":       {given.Ready.And(given.Queued("r")), decider.Send{Messages: one, WhenBusy: decider.Reject}.Decide, 0, "[run-busy]"},
+		"reject while one is parked":   {parked, decider.Send{Messages: one, WhenBusy: decider.Reject}.Decide, 0, "[run-busy]"},
+		"reject while idle":            {given.Ready, decider.Send{Messages: one, WhenBusy: decider.Reject}.Decide, 0, "session.message-received"},
+		"queue behind a run":           {given.Running, decider.Send{Messages: one}.Decide, 0, "session.message-received"},
+		"two messages in a run":        {given.Ready, decider.Send{Messages: two, RunID: "r"}.Decide, 0, "session.message-received session.message-received"},
+		"a run that was there":         {given.Running, decider.Send{Messages: one, RunID: "r-1"}.Decide, 0, "[idempotency-conflict]"},
+		"a full queue":                 {full, decider.Send{Messages: one}.Decide, 0, "[quota-exceeded]"},
 		"suspend in a run":             {given.Running, decider.Suspend{}.Decide, 0, "[session-in-use]"},
 		"suspend while held":           {held, decider.Suspend{}.Decide, time.Minute - 1, "[session-in-use]"},
 		"suspend when no more held":    {held, decider.Suspend{}.Decide, time.Minute, "session.suspend-requested"},
@@ -156,7 +163,7 @@ func TestHoldersAreBounded(t *testing.T) {
 // A message in the create is there from the first envelope on.
 func TestCreateWithMessage(t *testing.T) {
 	t.Parallel()
-	records, err := decider.Create{Message: &decider.Send{MessageID: "m", RunID: "r", WhenBusy: decider.CancelFirst}}.Decide(session.New(), given.Start)
+	records, err := decider.Create{Message: &decider.Send{Messages: one, RunID: "r", WhenBusy: decider.CancelFirst}}.Decide(session.New(), given.Start)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -222,6 +229,9 @@ func TestDue(t *testing.T) {
 		session.CallHumanConfirmRequired{CallID: "c-1"}, session.RunInterrupted{RunID: "r-1", Calls: []string{"c-1"}},
 	)
 	endOnIdle := terms(func(t *session.Terms) { t.OnIdle = "end" })
+	delegated := ready(endOnIdle).And(given.Queued("r-1"), given.Started("r-1"),
+		session.CallProposed{CallID: "c-1", RunID: "r-1", Modes: []string{session.ModeDelegate}}, session.CallDecided{CallID: "c-1", Decision: "allow"},
+		session.CallDelegated{CallID: "c-1", RunID: "r-1"}, session.RunInterrupted{RunID: "r-1", Calls: []string{"c-1"}})
 	held := session.ActivityNoted{Holder: "h", Until: given.Start.Add(time.Hour)}
 	later := given.Start.Add(100 * time.Hour)
 	idle, waiting, age := 15*time.Minute, 2*time.Minute, 8*time.Hour
@@ -231,26 +241,28 @@ func TestDue(t *testing.T) {
 		after time.Duration
 		want  string
 	}{
-		"before idle":              {given.Ready, session.DeadlineIdle, idle - 1, "nothing"},
-		"idle":                     {given.Ready, session.DeadlineIdle, idle, "session.suspend-requested"},
-		"idle ends":                {ready(endOnIdle), session.DeadlineIdle, idle, "session.end-requested"},
-		"idle with a question":     {parked, session.DeadlineIdle, idle, "session.suspend-requested"},
-		"idle in a run":            {given.Running, session.DeadlineIdle, idle, "nothing"},
-		"idle with a run due":      {given.Ready.And(given.Queued("r")), session.DeadlineIdle, idle, "nothing"},
-		"idle while held":          {given.Ready.And(held), session.DeadlineIdle, time.Hour + idle - 1, "nothing"},
-		"idle after it was held":   {given.Ready.And(held), session.DeadlineIdle, time.Hour + idle, "session.suspend-requested"},
-		"idle, suspended already":  {given.Suspended, session.DeadlineIdle, idle, "nothing"},
-		"before waiting":           {parked, session.DeadlineWaiting, waiting - 1, "nothing"},
-		"waiting":                  {parked, session.DeadlineWaiting, waiting, "session.suspend-requested"},
-		"waiting, answered":        {parked.And(session.CallDenied{CallID: "c-1"}), session.DeadlineWaiting, waiting, "nothing"},
-		"waiting while held":       {parked.And(held), session.DeadlineWaiting, waiting, "nothing"},
-		"before the maximum age":   {given.Ready, session.DeadlineMax, age - 1, "nothing"},
-		"maximum age":              {given.Ready, session.DeadlineMax, age, "session.expired"},
-		"maximum age in a run":     {given.Running, session.DeadlineMax, age, "session.expired"},
-		"maximum age, suspended":   {given.Suspended, session.DeadlineMax, age, "session.expired"},
-		"maximum age was extended": {given.Ready.And(session.Extended{MaxAt: &later}), session.DeadlineMax, age, "nothing"},
-		"maximum age, ending":      {given.Ending, session.DeadlineMax, age, "nothing"},
-		"another service's":        {given.Requested, session.DeadlineClaim, age, "nothing"},
+		"before idle":               {given.Ready, session.DeadlineIdle, idle - 1, "nothing"},
+		"idle":                      {given.Ready, session.DeadlineIdle, idle, "session.suspend-requested"},
+		"idle ends":                 {ready(endOnIdle), session.DeadlineIdle, idle, "session.end-requested"},
+		"idle with a question":      {parked, session.DeadlineIdle, idle, "session.suspend-requested"},
+		"idle in a run":             {given.Running, session.DeadlineIdle, idle, "nothing"},
+		"idle with a run due":       {given.Ready.And(given.Queued("r")), session.DeadlineIdle, idle, "nothing"},
+		"idle while held":           {given.Ready.And(held), session.DeadlineIdle, time.Hour + idle - 1, "nothing"},
+		"idle after it was held":    {given.Ready.And(held), session.DeadlineIdle, time.Hour + idle, "session.suspend-requested"},
+		"idle, suspended already":   {given.Suspended, session.DeadlineIdle, idle, "nothing"},
+		"before waiting":            {parked, session.DeadlineWaiting, waiting - 1, "nothing"},
+		"waiting":                   {parked, session.DeadlineWaiting, waiting, "session.suspend-requested"},
+		"waiting, answered":         {parked.And(session.CallDenied{CallID: "c-1"}), session.DeadlineWaiting, waiting, "nothing"},
+		"waiting for the client":    {delegated, session.DeadlineWaiting, waiting, "session.suspend-requested"},
+		"idle with a client's call": {delegated, session.DeadlineIdle, idle, "session.suspend-requested"},
+		"waiting while held":        {parked.And(held), session.DeadlineWaiting, waiting, "nothing"},
+		"before the maximum age":    {given.Ready, session.DeadlineMax, age - 1, "nothing"},
+		"maximum age":               {given.Ready, session.DeadlineMax, age, "session.expired"},
+		"maximum age in a run":      {given.Running, session.DeadlineMax, age, "session.expired"},
+		"maximum age, suspended":    {given.Suspended, session.DeadlineMax, age, "session.expired"},
+		"maximum age was extended":  {given.Ready.And(session.Extended{MaxAt: &later}), session.DeadlineMax, age, "nothing"},
+		"maximum age, ending":       {given.Ending, session.DeadlineMax, age, "nothing"},
+		"another service's":         {given.Requested, session.DeadlineClaim, age, "nothing"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -1,0 +1,77 @@
+package decider_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/holdfast-io/holdfast/events/policy"
+	"github.com/holdfast-io/holdfast/events/session"
+	given "github.com/holdfast-io/holdfast/services/internal/decidertest"
+	"github.com/holdfast-io/holdfast/services/policy/internal/decider"
+)
+
+func deliver(message, content string) decide {
+	return decider.Deliver{ToolCallID: "a-1", MessageID: message, Content: content}.Decide
+}
+
+// offering is a run whose client offers tools.
+func offering(names ...string) given.Past {
+	m := given.Queued("r-1").(session.MessageReceived)
+	for _, n := range names {
+		m.Tools = append(m.Tools, session.Tool{Name: n})
+	}
+	return given.Ready.And(m, given.Started("r-1"))
+}
+
+// A tool of the client is the client's to run, once the policy or people let it.
+func TestDelegate(t *testing.T) {
+	t.Parallel()
+	forClient := func(p decider.Policy) decide {
+		c := propose(p)
+		c.Tool, c.Modes = "pick", []string{session.ModeDelegate}
+		return c.Decide
+	}
+	own := session.CallProposed{CallID: call, AgentCallID: "a-1", RunID: "r-1", Tool: "pick", ArgsHash: hash, Modes: []string{"park"}}
+	proposed := own
+	proposed.Modes = []string{session.ModeDelegate}
+	asked := offering("pick").And(proposed, session.CallDecided{CallID: call, Decision: "ask"}, question)
+	thenAllow := question
+	thenAllow.OnDeadline = "allow"
+	for name, tc := range map[string]struct {
+		past   given.Past
+		decide decide
+		after  time.Duration
+		want   string
+	}{
+		"allowed":                    {offering("pick"), forClient(says(policy.Allow)), 0, "call.proposed call.decided call.delegated"},
+		"denied":                     {offering("pick"), forClient(says(policy.Deny)), 0, "call.proposed call.decided"},
+		"asked":                      {offering("pick"), forClient(says(policy.Ask)), 0, "call.proposed call.decided call.human-confirm-required"},
+		"again":                      {asked, forClient(says(policy.Ask)), 0, "nothing"},
+		"not offered":                {offering("paint"), forClient(says(policy.Allow)), 0, "[illegal-transition]"},
+		"offered by nobody":          {given.Running, forClient(says(policy.Allow)), 0, "[illegal-transition]"},
+		"approved":                   {asked, answer(decider.Approve, "bob").Decide, 0, "call.vote-cast call.approved call.delegated"},
+		"refused by people":          {asked, answer(decider.Deny, "bob").Decide, 0, "call.vote-cast call.denied"},
+		"the agent asked itself":     {offering("pick").And(own, session.CallDecided{CallID: call, Decision: "allow", ExecuteBy: until}), forClient(says(policy.Allow)), 0, "call.delegated"},
+		"it did, too long ago":       {offering("pick").And(own, session.CallDecided{CallID: call, Decision: "allow", ExecuteBy: until}), forClient(says(policy.Allow)), within, "[illegal-transition]"},
+		"it did, and was refused":    {offering("pick").And(own, session.CallDecided{CallID: call, Decision: "deny"}), forClient(says(policy.Allow)), 0, "[illegal-transition]"},
+		"a result too late":          {delegated, deliver("m-1", "blue"), within, "[approval-expired]"},
+		"a result of another":        {delegated, decider.Deliver{ToolCallID: "a-9"}.Decide, 0, "[not-found]"},
+		"a result while ending":      {delegated.And(session.Terminated{}), deliver("m-1", "blue"), 0, "[illegal-transition]"},
+		"a result before the answer": {asked, deliver("m-1", "blue"), 0, "[illegal-transition]"},
+		"lapsing":                    {delegated, decider.Due(session.Deadline{Kind: session.DeadlineExecution, Key: call}), within, "call.lapsed"},
+		"allowed at the deadline": {
+			offering("pick").And(proposed, session.CallDecided{CallID: call, Decision: "ask"}, thenAllow),
+			decider.Due(session.Deadline{Kind: session.DeadlineApproval, Key: call}), deadline, "call.approved call.delegated",
+		},
+		"the run is over":   {delegated.And(session.RunFinished{RunID: "r-1", Outcome: "cancelled"}), decider.Settle, 0, "call.lapsed"},
+		"the session ends":  {delegated.And(session.Terminated{}), decider.Settle, 0, "call.lapsed"},
+		"the run is parked": {delegated.And(session.RunInterrupted{RunID: "r-1", Calls: []string{call}}), decider.Settle, 0, "nothing"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if got := given.Outcome(tc.decide(given.Given(t, tc.past), given.Start.Add(tc.after))); got != tc.want {
+				t.Errorf("%s, want %s", got, tc.want)
+			}
+		})
+	}
+}
