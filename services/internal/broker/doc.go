@@ -13,7 +13,7 @@
 //	session      ev.*.s.*                      -               answers its own
 //	workload     ev.*.s.* and ev.*.runtime.*   -               answers its own
 //	policy       ev.*.s.* and ev.*.policy.*    -               answers its own
-//	runner       ev.*.s.*                      writes, reads   answers its own; locate, note-activity
+//	runner       ev.*.s.*                      writes, reads   answers its own; locate, note-activity, propose
 //	gateway      reads all                     reads all       sends all, pings services
 //	projector    reads all                     reads all       -
 //	installer    genesis                       -               -

@@ -57,7 +57,7 @@ func grantsOf(u User) grants {
 		g.publish = append(g.publish, "ev.*.policy.*")
 	case UserRunner:
 		g = decider(events.ServiceRunner)
-		g.publish = append(g.publish, "out.*.*", "cmd.workload.*.locate", "cmd.session.*.note-activity")
+		g.publish = append(g.publish, "out.*.*", "cmd.workload.*.locate", "cmd.session.*.note-activity", "cmd.policy.*.propose")
 		g.publish = append(g.publish, leaderReads(events.StreamOutput)...)
 	case UserGateway:
 		// The pings ask whether each service answers.

@@ -51,6 +51,7 @@ var attempts = []struct {
 	{"cmd.session.default.note-activity", only(broker.UserGateway, broker.UserSession, broker.UserRunner)},
 	{"cmd.workload.default.locate", only(broker.UserGateway, broker.UserWorkload, broker.UserRunner)},
 	{"cmd.workload.default.runtime-apply", only(broker.UserGateway, broker.UserWorkload)},
+	{"cmd.policy.default.propose", only(broker.UserGateway, broker.UserPolicy, broker.UserRunner)},
 	{"cmd.policy.default.decide", only(broker.UserGateway, broker.UserPolicy)},
 	{"cmd.runner.instance.i-1.ping", only(broker.UserRunner)},
 

@@ -114,6 +114,9 @@ func (a *App) brief(ctx context.Context, key reactor.Key, id string) (drive.Run,
 			return decider.ErrNotMine
 		}
 		run.N, run.State = t.N, t.State.History.AgentState
+		for _, tool := range t.State.Run.Tools {
+			run.Tools = append(run.Tools, tool.Name)
+		}
 		run.Input, err = agentinput.Build(t.State)
 		return err
 	})
