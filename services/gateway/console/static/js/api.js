@@ -115,6 +115,7 @@ export const api = {
   listRuntimes: () => list('/v1/runtimes', { limit: 200 }),
   listSessions: (query, signal) => list('/v1/sessions', query, signal),
   getSession: (id, query, signal) => request('GET', `/v1/sessions/${at(id)}`, { query, signal }),
+  listTimeline: (id, query, signal) => request('GET', `/v1/sessions/${at(id)}/timeline`, { query, signal }),
   createSession: (body, key) => request('POST', '/v1/sessions', { body, key }),
   sendMessage: (id, body, key) => request('POST', `/v1/sessions/${at(id)}/messages`, { body, key }),
   moveSession: (id, move, key, body) => request('POST', `/v1/sessions/${at(id)}/${move}`, { key, body }),

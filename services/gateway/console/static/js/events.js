@@ -8,7 +8,7 @@ import { bytes, clock, shortId, sizeOf, span, who } from './format.js';
 const SILENT = new Set([
   'session.activity-noted', 'run.message-recorded', 'call.proposed', 'call.decided', 'call.human-confirm-required',
   'call.vote-cast', 'call.approved', 'call.denied', 'call.expired', 'call.cancelled', 'call.superseded', 'call.started',
-  'call.completed', 'call.lapsed', 'session.message-received',
+  'call.delegated', 'call.completed', 'call.lapsed', 'session.message-received',
 ]);
 
 /** How things are said to look: plain, good, bad, or waiting for somebody. */

@@ -3,18 +3,7 @@
  * and so those that an answer binds: the server's word for it is not needed.
  */
 
-/**
- * Canonical JSON (RFC 8785). The RFC takes numbers and strings from ECMAScript, so
- * JSON.stringify is right for both; what is left is the order of members.
- * @returns {string}
- */
-export function canonical(value) {
-  if (Array.isArray(value)) return `[${value.map(canonical).join(',')}]`;
-  if (value === null || typeof value !== 'object') return JSON.stringify(value);
-  // The default order of sort is that of UTF-16 code units, as the RFC wants it.
-  const members = Object.keys(value).sort().map((name) => `${JSON.stringify(name)}:${canonical(value[name])}`);
-  return `{${members.join(',')}}`;
-}
+import { canonical } from './json.js';
 
 const MASK = '‹masked, ';
 

@@ -48,7 +48,7 @@ function Page() {
   const { path, query } = useRoute();
   const [first = 'sessions', id, sub] = path;
   useArrival(path.join('/'));
-  if (first === 'sessions' && id && sub === 'replay') return html`<${Shell} page="replay" fill><${Replay} key=${id} id=${id} /><//>`;
+  if (first === 'sessions' && id && sub === 'replay') return html`<${Shell} page="replay" fill><${Replay} key=${id} id=${id} query=${query} /><//>`;
   if (first === 'sessions' && id) return html`<${Shell} page="session" fill><${SessionPage} key=${id} id=${id} n=${Number(query.get('n')) || 0} /><//>`;
   if (first === 'approvals') return html`<${Shell} page="approvals"><${Approvals} /><//>`;
   if (first === 'audit') return html`<${Shell} page="audit"><${Audit} query=${query} /><//>`;

@@ -5,6 +5,7 @@
 import { useEffect, useState } from './html.js';
 import { api, whenUnauthenticated } from './api.js';
 import { Stream } from './stream.js';
+import { plain } from './text.js';
 
 /** How many settled questions are kept to look back at. */
 const RECENT = 30;
@@ -157,7 +158,7 @@ export function takePrompt(approval, time) {
     if (known) return;
     pending[approval.id] = { ...approval, fresh: true };
     const old = time && Date.now() - Date.parse(time) > 60_000;
-    set({ pending, ...(old ? {} : { announcement: `New question: may ${approval.tool} run in ${approval.session}?` }) });
+    set({ pending, ...(old ? {} : { announcement: `New question: may ${plain(approval.tool)} run in ${approval.session}?` }) });
     return;
   }
   delete pending[approval.id];

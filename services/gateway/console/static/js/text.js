@@ -1,38 +1,96 @@
 /**
- * Text from agents is shown as what it is. Characters that hide, reorder or erase
- * are shown by their number: an approver must see what will run, not what it was
- * dressed up as.
+ * Text from agents is shown as what it is. Characters that hide, reorder or erase are
+ * shown by their number, and so are letters that pass for others: an approver must see
+ * what will run, not what it was dressed up as.
  */
 import { html, Component } from './html.js';
 
-// Controls but newline and tab; soft hyphen; fillers that look like nothing; marks and
-// overrides of direction; zero-width characters; separators; variation and tag characters.
+// Controls but newline and tab; spaces that aren't the space; soft hyphen; fillers that look like nothing; marks and
+// overrides of direction; zero-width characters; separators; variation and tag characters; halves of characters.
+// A run of one of them is one match: a million of them must not become a million elements.
 const HIDING =
-  /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff9-\ufffb]|[\u{1d173}-\u{1d17a}\u{e0000}-\u{e0fff}]|[\ud800-\udfff]/gu;
+  /([\u0000-\u0008\u000b-\u001f\u007f-\u00a0\u00ad\u034f\u061c\u115f\u1160\u1680\u17b4\u17b5\u180b-\u180f\u2000-\u200f\u2028-\u202f\u205f-\u206f\u2800\u3000\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff9-\ufffb\u{1d173}-\u{1d17a}\u{e0000}-\u{e0fff}]|[\ud800-\udfff])\1*/gu;
 
-/** @returns {boolean} whether the text holds characters that can't be seen as they are */
-export function hides(text) {
-  return text.search(HIDING) >= 0; // test would remember where it was, and the next search begin there
+/** Letters of alphabets that share shapes with the Latin one, and Latin ones in disguise. */
+const FOREIGN = /[\p{Script=Cyrillic}\p{Script=Greek}\p{Script=Armenian}\p{Script=Cherokee}\uff01-\uff5e\u{1d400}-\u{1d7ff}]+/u;
+const FOREIGN_ALL = new RegExp(FOREIGN, 'gu');
+const DISGUISED = /[\uff01-\uff5e\u{1d400}-\u{1d7ff}]/u;
+const LATIN = /\p{Script=Latin}/u;
+const WORD = /[\p{L}\p{M}\p{N}\uff01-\uff5e]+/gu;
+
+/** A text with more marks than this has the rest of them in plain writing. */
+const MOST = 200;
+
+const number = (character) => `U+${character.codePointAt(0).toString(16).toUpperCase().padStart(4, '0')}`;
+
+/** How a run of hiding characters is written. */
+function written(run) {
+  const [first] = run;
+  const times = run.length / first.length;
+  return times > 1 ? `${number(first)} ×${times}` : number(first);
+}
+
+/** A line's end in the style of Windows hides nothing. */
+const endsLine = (match) => match[0] === '\r' && match.input[match.index + 1] === '\n';
+
+/** @returns {string} what a reader should know about a text's characters; empty where they are what they look like */
+export function suspicion(text) {
+  const marks = suspects(text);
+  const kinds = [marks.some((m) => m.hides) && 'characters that can’t be seen', marks.some((m) => !m.hides) && 'letters that look like others'];
+  const said = kinds.filter(Boolean).join(' and ');
+  return said && `holds ${said}`;
+}
+
+/** The places of a text to be marked, in order: what hides, and what is foreign in a word that is Latin otherwise. */
+function suspects(text) {
+  const marks = [];
+  for (const match of text.matchAll(HIDING)) {
+    if (!endsLine(match)) marks.push({ at: match.index, text: match[0], shown: written(match[0]), hides: true });
+  }
+  if (!FOREIGN.test(text)) return marks;
+  const hidden = marks.length;
+  for (const word of text.matchAll(WORD)) {
+    if (!LATIN.test(word[0]) && !DISGUISED.test(word[0]) || !FOREIGN.test(word[0])) continue;
+    for (const run of word[0].matchAll(FOREIGN_ALL)) {
+      const shown = `${run[0]} ${Array.from(run[0].slice(0, 16), number).join(' ')}`;
+      marks.push({ at: word.index + run.index, text: run[0], shown, hides: false });
+    }
+  }
+  return hidden ? marks.sort((a, b) => a.at - b.at) : marks;
 }
 
 /**
  * @param {string} text
- * @returns {Array} strings and marked characters, in order
+ * @returns {Array} strings and marked characters, in order; of bounded length
  */
 export function reveal(text) {
   const parts = [];
   let last = 0;
-  for (const match of text.matchAll(HIDING)) {
-    // A line's end in the style of Windows hides nothing.
-    if (match[0] === '\r' && text[match.index + 1] === '\n') continue;
-    if (match.index > last) parts.push(text.slice(last, match.index));
-    const name = `U+${match[0].codePointAt(0).toString(16).toUpperCase().padStart(4, '0')}`;
-    parts.push(html`<span class="hidden-char" title="A character that can’t be seen">${name}</span>`);
-    last = match.index + match[0].length;
+  const marks = suspects(text);
+  for (const mark of marks.slice(0, MOST)) {
+    if (mark.at > last) parts.push(text.slice(last, mark.at));
+    const why = mark.hides ? 'A character that can’t be seen' : 'Not the letter that it looks like';
+    parts.push(html`<span class="hidden-char" title=${why}>${mark.shown}</span>`);
+    last = mark.at + mark.text.length;
   }
-  if (last < text.length) parts.push(text.slice(last));
+  if (marks.length > MOST) parts.push(html`<span class="hidden-rest" title="With characters that can’t be seen">${spell(text, marks.slice(MOST), last)}</span>`);
+  else if (last < text.length) parts.push(text.slice(last));
   return parts;
 }
+
+function spell(text, marks, from) {
+  const parts = [];
+  let last = from;
+  for (const mark of marks) {
+    parts.push(text.slice(last, mark.at), `⟨${mark.shown}⟩`);
+    last = mark.at + mark.text.length;
+  }
+  parts.push(text.slice(last));
+  return parts.join('');
+}
+
+/** @returns {string} the same for places that hold no elements: names for screen readers, announcements */
+export const plain = (text = '') => spell(text, suspects(text), 0);
 
 /** A piece of text that is drawn again only when it changes: output can be long. */
 export class Revealed extends Component {
@@ -41,6 +99,6 @@ export class Revealed extends Component {
   }
 
   render({ text }) {
-    return html`<span>${reveal(text)}</span>`;
+    return html`<span>${reveal(String(text ?? ''))}</span>`;
   }
 }

@@ -4,11 +4,19 @@
  * what was decided, and what came of it. Both become one item; where they differ, the
  * log is right.
  */
+import { clock } from './format.js';
+import { canonical } from './json.js';
 
 /** Where events of the log take a call. */
-const STATES = { 'call.started': 'started', 'call.completed': 'completed', 'call.lapsed': 'lapsed', 'call.cancelled': 'cancelled',
+const STATES = { 'call.started': 'started', 'call.delegated': 'delegated', 'call.completed': 'completed', 'call.lapsed': 'lapsed', 'call.cancelled': 'cancelled',
   'call.expired': 'expired', 'call.superseded': 'superseded', 'call.approved': 'approved', 'call.denied': 'denied' };
 const DECIDED = { allow: 'allowed', deny: 'denied', ask: 'pending' };
+
+/** Why a call that was allowed has no result. */
+const lapse = (state, kind) => {
+  if (state === 'delegated') return 'the client brought no result';
+  return kind === 'unfinished' ? 'started, and never reported' : 'never started';
+};
 
 export class Calls {
   /** @param {import('./timeline.js').Timeline} timeline */
@@ -47,7 +55,7 @@ export class Calls {
   result(frame, agentCallId, content) {
     const item = this.byAgent.get(agentCallId);
     if (!item || item.exitCode !== undefined || item.output !== undefined) return;
-    item.answer = typeof content === 'string' ? content : JSON.stringify(content);
+    item.answer = typeof content === 'string' ? content : canonical(content);
     this.timeline.touch(item, frame);
   }
 
@@ -62,10 +70,11 @@ export class Calls {
       item.state = DECIDED[d.decision] || d.decision;
       item.decided = d;
     }
+    if (type === 'call.lapsed') item.note = lapse(item.state, d.kind);
     if (STATES[type]) item.state = STATES[type];
     if (type === 'call.started') item.startedAt = frame.time;
     if (type === 'call.completed') this.completed(item, frame, d);
-    if (type === 'call.lapsed') item.note = d.kind === 'unfinished' ? 'started, and never reported' : 'never started';
+    if (type === 'call.delegated') item.note = `the client runs it, until ${clock(d.deadline)}`;
     this.timeline.touch(item, frame);
   }
 
@@ -79,6 +88,7 @@ export class Calls {
   }
 
   completed(item, frame, d) {
+    if (item.note) item.note = 'run by the client';
     Object.assign(item, { exitCode: d.exitCode, output: d.output ?? '', truncated: d.truncated, failure: d.error, endedAt: frame.time });
   }
 

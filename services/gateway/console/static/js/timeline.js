@@ -7,6 +7,7 @@
  * again only what changed: output comes in many small pieces.
  */
 import { aguiLineOf, gapOf, lineOf } from './events.js';
+import { canonical } from './json.js';
 import { Calls } from './timeline-calls.js';
 
 /** Text is cut into pieces of about this length, of which only the last ever changes. */
@@ -32,6 +33,8 @@ export class Timeline {
     this.n = 0;
     this.time = null;
     this.ended = false;
+    /** the item that was added or changed last */
+    this.last = null;
   }
 
   /** @param {object} frame of openapi.yaml; a repeat of an event changes nothing */
@@ -59,12 +62,14 @@ export class Timeline {
     item.ns = frame.n && frame.kind !== 'agui' ? [frame.n] : [];
     item.key = `${item.kind}:${item.id ?? this.items.length}`;
     this.items.push(item);
+    this.last = item;
     return item;
   }
 
   /** Notes that an item changed, and by which event. */
   touch(item, frame) {
     item.rev++;
+    this.last = item;
     if (frame?.n && frame.kind !== 'agui') item.ns.push(frame.n);
   }
 
@@ -164,6 +169,6 @@ export class Timeline {
 /** @returns {string} the text of an AG-UI content: a string, or the text of its parts */
 export function textOf(content) {
   if (typeof content === 'string') return content;
-  if (!Array.isArray(content)) return content == null ? '' : JSON.stringify(content);
+  if (!Array.isArray(content)) return content == null ? '' : canonical(content);
   return content.map((part) => part.text ?? `[${part.type}]`).join('\n');
 }

@@ -1,13 +1,16 @@
 /** Exactly what will run: every argument, unfolded, with its size. */
 import { html, useEffect, useState } from '../html.js';
 import { extent } from '../events.js';
-import { hides, Revealed } from '../text.js';
-import { canonical, checkHash } from '../hash.js';
+import { plain, Revealed, suspicion } from '../text.js';
+import { checkHash } from '../hash.js';
+import { canonical, readable } from '../json.js';
 
 /** JSON this short is shown on one line. */
 const ONE_LINE = 80;
 /** A brief view says the size of what is longer than this. */
 const LONG = 400;
+/** More arguments than this are shown as one JSON: each in a frame of its own would be none's to read. */
+const MANY = 64;
 
 /**
  * Each argument is in its own frame, so that no text in one can pass for another.
@@ -18,11 +21,13 @@ export function Args({ args, brief = false }) {
   const [raw, setRaw] = useState(false);
   const plain = args !== null && typeof args === 'object' && !Array.isArray(args);
   const all = plain ? Object.entries(args) : [['arguments', args]];
+  const many = all.length > MANY;
   return html`
     <div class="args ${brief ? 'brief' : ''}">
-      ${raw || !all.length ? html`<${Arg} name="JSON" value=${canonical(args)} brief=${brief} />`
+      ${many && html`<p class="small muted">${all.length} arguments, shown as one JSON</p>`}
+      ${raw || many || !all.length ? html`<${Arg} name="JSON" value=${canonical(args)} brief=${brief} />`
         : all.map(([name, value]) => html`<${Arg} key=${name} name=${name} value=${value} brief=${brief} />`)}
-      ${all.length > 0 && !brief && html`<div class="small"><button type="button" class="link" onClick=${() => setRaw(!raw)}>
+      ${all.length > 0 && !many && !brief && html`<div class="small"><button type="button" class="link" onClick=${() => setRaw(!raw)}>
         ${raw ? 'Show each argument' : 'Show the JSON that is hashed'}</button></div>`}
     </div>`;
 }
@@ -30,19 +35,20 @@ export function Args({ args, brief = false }) {
 function Arg({ name, value, brief }) {
   const text = typeof value === 'string' ? value : json(value);
   const size = brief && text.length < LONG ? '' : extent(text);
+  const doubt = suspicion(name) || suspicion(text);
   return html`
     <div class="arg">
       <div class="arg-head">
         <b><${Revealed} text=${name} /></b>
-        <span>${hides(text) && html`<strong class="tag bad">holds characters that can’t be seen</strong> `}${size}</span>
+        <span>${doubt && html`<strong class="tag bad">${doubt}</strong> `}${size}</span>
       </div>
-      <pre tabindex="0" aria-label=${`Argument ${name}`}><${Revealed} text=${text} /></pre>
+      <pre tabindex="0" aria-label=${`Argument ${plain(name)}`}><${Revealed} text=${text} /></pre>
     </div>`;
 }
 
 function json(value) {
-  const short = JSON.stringify(value);
-  return short.length <= ONE_LINE ? short : JSON.stringify(value, null, 2);
+  const short = canonical(value);
+  return short.length <= ONE_LINE ? short : readable(value);
 }
 
 const VERDICTS = {

@@ -16,6 +16,18 @@ export function useNow(every = 1_000) {
   return now;
 }
 
+/** @returns {boolean} whether the window is a phone's: the width at which the style sheets change */
+export function useNarrow() {
+  const [query] = useState(() => matchMedia('(max-width: 40rem)'));
+  const [narrow, setNarrow] = useState(query.matches);
+  useEffect(() => {
+    const changed = () => setNarrow(query.matches);
+    query.addEventListener('change', changed);
+    return () => query.removeEventListener('change', changed);
+  }, []);
+  return narrow;
+}
+
 /** A phase in words and colour; how it ended where it has. */
 export function Phase({ session }) {
   return html`<span class="phase ${phaseLook(session)}">${session.phase}${session.outcome ? ` · ${session.outcome}` : ''}</span>`;

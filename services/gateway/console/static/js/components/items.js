@@ -1,8 +1,9 @@
 /** What a timeline is made of, each kind of item with its own look. */
-import { html, useLayoutEffect, useRef } from '../html.js';
+import { Component, html, useLayoutEffect, useRef, useState } from '../html.js';
 import { bytes, clock, stamp, who } from '../format.js';
 import { extent, took } from '../events.js';
 import { callLook } from '../phases.js';
+import { readable } from '../json.js';
 import { Revealed } from '../text.js';
 import { Args } from './args.js';
 import { Question, Outcome } from './question.js';
@@ -14,9 +15,20 @@ const drawn = new WeakMap();
 export function drawItem(item, found, watching) {
   const before = drawn.get(item);
   if (before?.rev === item.rev && before.found === found && before.watching === watching) return before.vnode;
-  const vnode = html`<${KINDS[item.kind]} key=${item.key} item=${item} rev=${item.rev} found=${found} watching=${watching} />`;
+  const vnode = html`<${Guard} key=${item.key} item=${item} rev=${item.rev}><${KINDS[item.kind]} item=${item} rev=${item.rev} found=${found} watching=${watching} /><//>`;
   drawn.set(item, { rev: item.rev, found, watching, vnode });
   return vnode;
+}
+
+/** What one item holds must not keep the others from being shown. */
+class Guard extends Component {
+  static getDerivedStateFromError(error) {
+    return { error };
+  }
+
+  render({ item, children }, { error }) {
+    return error ? html`<div class="gap" role="note">An item of ${clock(item.time)} can’t be shown: ${error.message}</div>` : children;
+  }
 }
 
 const KINDS = { user: User, agent: Agent, call: Call, line: Line, gap: Gap };
@@ -94,9 +106,25 @@ function Result({ item }) {
   const text = item.output || item.failure || (item.exitCode === undefined && item.output === undefined ? item.answer : '');
   if (!text) return null;
   return html`
-    <details>
-      <summary>${item.failure ? 'Why it could not be executed' : 'Result as reported'} · ${extent(text)}${item.truncated ? ', cut by the agent to its end' : ''}</summary>
-      <pre class="block" tabindex="0"><${Revealed} text=${text} /></pre>
+    <${Unfold} item=${item} text=${() => text}
+      summary=${`${item.failure ? 'Why it could not be executed' : 'Result as reported'} · ${extent(text)}${item.truncated ? ', cut by the agent to its end' : ''}`} />`;
+}
+
+/** Items that the reader unfolded; they stay so where they were out of view meanwhile. */
+const unfolded = new WeakSet();
+
+/** A text that is made and drawn only where somebody wants to read it. */
+function Unfold({ item, summary, text }) {
+  const [open, setOpen] = useState(unfolded.has(item));
+  function toggled({ currentTarget }) {
+    if (currentTarget.open) unfolded.add(item);
+    else unfolded.delete(item);
+    setOpen(currentTarget.open);
+  }
+  return html`
+    <details open=${open} onToggle=${toggled}>
+      <summary>${summary}</summary>
+      ${open && html`<pre class="block" tabindex="0"><${Revealed} text=${text()} /></pre>`}
     </details>`;
 }
 
@@ -105,7 +133,7 @@ function Line({ item, found }) {
     <${Frame} item=${item} kind=${`line ${item.tone}`} found=${found}>
       <div class="body"><span><${Revealed} text=${item.text} />
         ${item.actor?.startsWith('user:') && html` <span class="by">· ${who(item.actor)}</span>`}
-        ${item.data && html`<details><summary>data</summary><pre class="block"><${Revealed} text=${JSON.stringify(item.data, null, 2)} /></pre></details>`}</span></div>
+        ${item.data && html`<${Unfold} item=${item} summary="data" text=${() => readable(item.data)} />`}</span></div>
     <//>`;
 }
 

@@ -9,10 +9,12 @@ import { explain, when, who } from '../format.js';
 import { linkTo } from '../router.js';
 import { current, takePrompt } from '../store.js';
 import { callLook } from '../phases.js';
-import { Revealed } from '../text.js';
+import { plain, Revealed } from '../text.js';
 import { Args, Hash, useHashCheck } from './args.js';
 import { Deadline, useNow } from './basics.js';
 
+/** Reasons that were typed and not sent: a question that is scrolled out of view isn't drawn. */
+const typed = new Map();
 /** A click this soon after a question appeared was meant for what was there before; milliseconds. */
 const ARMED_AFTER = 500;
 
@@ -30,7 +32,7 @@ export function Question({ approval, place = 'inbox' }) {
   const open = approval.state === 'pending';
   const look = open ? (approval.risk === 'high' ? 'high' : '') : 'settled';
   return html`
-    <article class="question ${look}" aria-label="Question: ${approval.tool}" data-approval=${approval.id}>
+    <article class="question ${look}" aria-label="Question: ${plain(approval.tool)}" data-approval=${approval.id}>
       <header class="question-head">
         <span>May <span class="tool"><${Revealed} text=${approval.tool} /></span> run?</span>
         ${approval.risk && html`<span class="tag ${approval.risk === 'high' ? 'bad' : approval.risk === 'medium' ? 'wait' : ''}">${approval.risk} risk</span>`}
@@ -79,9 +81,13 @@ function readAgain(id) {
 }
 
 function Answer({ approval, verdict, onRefused }) {
-  const [comment, setComment] = useState('');
+  const [comment, setComment] = useState(() => typed.get(approval.id) || '');
   const [busy, setBusy] = useState('');
   const armed = useArmed(approval.id);
+  function type(event) {
+    setComment(event.target.value);
+    typed.set(approval.id, event.target.value);
+  }
 
   async function answer(decision, key = newKey()) {
     if (busy) return;
@@ -90,6 +96,7 @@ function Answer({ approval, verdict, onRefused }) {
     try {
       const body = { decision, argsHash: approval.argsHash, ...(comment.trim() ? { comment: comment.trim() } : {}) };
       const settled = await api.decideApproval(approval.id, body, key);
+      typed.delete(approval.id);
       if (settled) takePrompt(settled);
     } catch (err) {
       // The same key again can't answer twice, so people may repeat what got no answer.
@@ -105,7 +112,7 @@ function Answer({ approval, verdict, onRefused }) {
       ${!listed && html`<p class="notice wait">The rule names others as approvers. An answer of yours would be refused, and the refusal recorded.</p>`}
       <div class="answer">
         <label class="field"><span class="unseen">Reason</span>
-          <input value=${comment} onInput=${(e) => setComment(e.target.value)} maxlength="2000" autocomplete="off"
+          <input value=${comment} onInput=${type} maxlength="2000" autocomplete="off"
             placeholder="Reason: the agent is told, the audit log keeps it" /></label>
         <button type="button" class="danger" disabled=${!armed || Boolean(busy)} onClick=${() => answer('deny')}>${busy === 'deny' ? 'Denying…' : 'Deny'}</button>
         <button type="button" class="primary" disabled=${!armed || Boolean(busy) || verdict === 'differs'} onClick=${() => answer('approve')}>${busy === 'approve' ? 'Approving…' : 'Approve'}</button>

@@ -5,6 +5,7 @@ import { count, explain, stamp, who } from '../format.js';
 import { linkTo } from '../router.js';
 import { allows } from '../phases.js';
 import { may } from '../store.js';
+import { Revealed } from '../text.js';
 import { Age, Deadline, Modal, Phase, useNow } from './basics.js';
 
 /** What is due, in words for before and after. */
@@ -31,8 +32,8 @@ export function SessionHead({ session: s, asOf, onChanged }) {
         <${Times} session=${s} live=${!asOf} />
         ${Object.entries(s.labels).map(([k, v]) => html`<span class="tag" key=${k}>${k}=${v}</span>`)}
       </div>
-      ${s.cause && html`<p class="small ${s.outcome === 'failed' ? 'notice bad' : 'muted'}">${s.cause}</p>`}
-      ${asOf > 0 && html`<p class="notice wait">As it was at event ${asOf}. <a href=${linkTo(['sessions', s.id])}>As it is now</a></p>`}
+      ${s.cause && html`<p class="small ${s.outcome === 'failed' ? 'notice bad' : 'muted'}"><${Revealed} text=${s.cause} /></p>`}
+      ${asOf > 0 && html`<p class="notice wait">As it was at event ${asOf}. <a href=${linkTo(['sessions', s.id])}>As it is now</a> · <a href=${linkTo(['sessions', s.id, 'replay'], { n: String(asOf) })}>Replay from here</a></p>`}
     </header>`;
 }
 
@@ -64,7 +65,7 @@ function Actions({ session: s, onChanged }) {
   const button = (name, words, run, tone = '') => html`<button type="button" key=${name} class=${tone} disabled=${Boolean(busy)} onClick=${run}>${busy === name ? '…' : words}</button>`;
   return html`
     <div class="end">
-      ${may('admin', 'auditor') && html`<a class="button" href=${linkTo(['sessions', s.id, 'replay'])}>Replay</a>`}
+      <a class="button" href=${linkTo(['sessions', s.id, 'replay'])}>Replay</a>
       ${operates && s.run && s.phase !== 'ending' && s.phase !== 'ended' && button('cancel', 'Cancel run', () => act('cancel', (key) => api.cancelRun(s.id, s.run, key)))}
       ${operates && allows(s.phase, 'suspend') && button('suspend', 'Suspend', () => move('suspend'))}
       ${operates && allows(s.phase, 'resume') && button('resume', 'Resume', () => move('resume'))}

@@ -1,76 +1,63 @@
 /**
  * A timeline that follows its end while the reader is there, and holds still when the
- * reader looks back; a chip then says what is new below.
+ * reader looks back; a chip then says what is new below. Only what is in view is drawn.
  */
-import { html, useEffect, useLayoutEffect, useRef, useState } from '../html.js';
+import { html, useEffect, useMemo, useRef, useState } from '../html.js';
 import { count } from '../format.js';
+import { matching } from '../timeline-search.js';
+import { Revealed } from '../text.js';
 import { drawItem } from './items.js';
+import { Undrawn, useListWindow } from './list-window.js';
 
-/** This many items are drawn; earlier ones on demand. */
-const WINDOW = 300;
-/** This close to the end counts as being there. */
-const NEAR = 48;
+/** About how high each kind of item is before it was drawn, in pixels. */
+const HEIGHTS = { line: 28, user: 72, agent: 110, call: 130, gap: 52 };
+const estimate = (item) => HEIGHTS[item.kind];
 
 /**
- * @param {{timeline: object, version: number, target?: number, watching?: boolean, outgoing?: object[]}} props
- *   version: changes with the timeline; target: the n of the event that the URL names;
- *   outgoing: messages that are on their way
+ * @param {{timeline: object, version: number, target?: number, current?: object, watching?: boolean, outgoing?: object[], label?: string}} props
+ *   version: changes with the timeline; target: the n of the event that the URL names; current: the item that the
+ *   reader is led to, again whenever it is another; watching: nothing can be answered here; outgoing: messages that
+ *   are on their way
  */
-export function TimelineView({ timeline, version, target, watching = false, outgoing = [], label = 'Timeline' }) {
-  const box = useRef();
-  const following = useRef(!target);
-  const [drawnFrom, setDrawnFrom] = useState(0);
-  const [atEnd, setAtEnd] = useState(!target);
+export function TimelineView({ timeline, version, target, current, watching = false, outgoing = [], label = 'Timeline' }) {
+  const [wanted, setWanted] = useState('');
+  const all = timeline.items;
+  const items = useMemo(() => matching(all, wanted), [all, wanted, wanted && version]);
+  const { list, box, parts } = useListWindow(items, estimate, !target);
   const opened = useRef(Date.now());
-  const found = useFound(timeline, version, target, box);
-  const { items } = timeline;
-  const foundAt = found ? items.indexOf(found) : items.length;
-  const from = Math.max(0, Math.min(items.length - WINDOW - drawnFrom, foundAt - 20));
-
-  const follow = () => { if (following.current && box.current) box.current.scrollTop = box.current.scrollHeight; };
-  useLayoutEffect(follow, [version, outgoing.length]);
-  useGrowth(box, follow);
-
-  function scrolled() {
-    if (!box.current) return; // the event may come after the page was left
-    const { scrollHeight, scrollTop, clientHeight } = box.current;
-    following.current = scrollHeight - scrollTop - clientHeight < NEAR;
-    if (following.current) opened.current = Date.now();
-    setAtEnd(following.current);
-  }
-  function earlier() {
-    following.current = false;
-    setDrawnFrom(drawnFrom + WINDOW);
-  }
-  function toEnd() {
-    box.current.scrollTop = box.current.scrollHeight;
-    scrolled();
-  }
-  const fresh = atEnd ? 0 : countSince(items, opened.current);
+  const found = useFound(timeline, version, target, list) || current;
+  useEffect(() => { if (current) list.show(current); }, [current]);
+  if (list.following) opened.current = Date.now();
+  const fresh = list.following ? 0 : countSince(items, opened.current);
+  const keep = (event) => { list.focused = items[event.target.closest('[data-row]')?.dataset.row] || null; };
   return html`
     <div class="timeline-box live-state">
-      <div class="timeline" ref=${box} onScroll=${scrolled} tabindex="0" role="log" aria-live="off" aria-label=${label}>
+      <${Find} wanted=${wanted} onWanted=${setWanted} shown=${items.length} all=${all.length} />
+      <div class="timeline" ref=${box} onScroll=${() => list.scrolled()} onFocusIn=${keep} onFocusOut=${() => { list.focused = null; }}
+        tabindex="0" role="feed" aria-label=${label}>
         <div class="timeline-items">
-        ${from > 0 && html`<div class="more"><button type="button" onClick=${earlier}>Earlier: ${from} more</button></div>`}
-        ${items.slice(from).map((item) => drawItem(item, item === found, watching))}
+        ${parts.map((part) => (part.item
+          ? html`<div class="row-box" key=${part.item.key} data-row=${part.index} role="article" aria-posinset=${part.index + 1} aria-setsize=${items.length}>
+            ${drawItem(part.item, part.item === found, watching)}</div>`
+          : html`<${Undrawn} key=${part.key} height=${part.gap} />`))}
         ${outgoing.map((m) => html`
-          <div class="item item-user outgoing" key=${m.key}><time></time><div>
+          <div class="row-box" role="article" key=${m.key}><div class="item item-user outgoing"><time></time><div>
             <div class="item-head"><b>you</b><span class="tag ${m.state === 'retrying' ? 'wait' : ''}">${m.state === 'retrying' ? 'not sent yet, trying again' : 'sending'}</span></div>
-            <div class="said">${m.content}</div></div></div>`)}
+            <div class="said"><${Revealed} text=${m.content} /></div></div></div></div>`)}
         </div>
       </div>
-      ${!atEnd && html`<button type="button" class="new-below ${fresh ? 'primary' : ''}" onClick=${toEnd}>${fresh ? `${count(fresh, 'new item')} below` : 'To the end'}</button>`}
+      ${!list.following && html`<button type="button" class="new-below ${fresh ? 'primary' : ''}" onClick=${() => list.toEnd()}>${fresh ? `${count(fresh, 'new item')} below` : 'To the end'}</button>`}
     </div>`;
 }
 
-/** Items grow by themselves, and a phone is turned: who was at the end stays there. */
-function useGrowth(box, grown) {
-  useEffect(() => {
-    const observer = new ResizeObserver(grown);
-    observer.observe(box.current);
-    observer.observe(box.current.firstElementChild);
-    return () => observer.disconnect();
-  }, []);
+/** The browser's search sees only what is drawn, so the timeline has its own. */
+function Find({ wanted, onWanted, shown, all }) {
+  return html`
+    <div class="find" role="search">
+      <label class="unseen" for="find">Find in the timeline</label>
+      <input id="find" type="search" value=${wanted} onInput=${(e) => onWanted(e.target.value)} placeholder="Find in the timeline" autocomplete="off" spellcheck="false" />
+      <span class="small muted" role="status">${wanted.trim() ? `${shown} of ${count(all, 'item')}` : ''}</span>
+    </div>`;
 }
 
 /** How many items at the end are newer than the moment at which the reader left it. */
@@ -80,16 +67,17 @@ function countSince(items, moment) {
   return n;
 }
 
-/** Finds the item of an event and scrolls to it, once: afterwards the reader decides. */
-function useFound(timeline, version, target, box) {
+/** Finds the item of an event and brings it into view, once: afterwards the reader decides. */
+function useFound(timeline, version, target, list) {
   const [found, setFound] = useState(null);
   const done = useRef(0);
   useEffect(() => { done.current = 0; setFound(null); }, [target]);
   useEffect(() => {
     if (!target || done.current === target || timeline.n < target) return;
     done.current = target;
-    setFound(timeline.at(target));
+    const item = timeline.at(target);
+    setFound(item);
+    if (item) list.show(item);
   }, [version, target]);
-  useLayoutEffect(() => { if (found) box.current.querySelector('.found')?.scrollIntoView({ block: 'center' }); }, [found]);
   return found;
 }

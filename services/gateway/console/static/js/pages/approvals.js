@@ -8,7 +8,7 @@ import { useStore } from '../store.js';
 import { Failure } from '../components/basics.js';
 import { Outcome, Question } from '../components/question.js';
 import { Revealed } from '../text.js';
-import { canonical } from '../hash.js';
+import { canonical } from '../json.js';
 
 /** A settled question stays in its place this long, so that people see how it came out. */
 const LINGER = 5_000;

@@ -4,6 +4,7 @@ import { api } from '../api.js';
 import { explain, shortId, stamp } from '../format.js';
 import { go, linkTo } from '../router.js';
 import { Failure } from '../components/basics.js';
+import { readable } from '../json.js';
 import { Revealed } from '../text.js';
 
 const PAGE = 100;
@@ -65,7 +66,7 @@ function Row({ entry: e }) {
       <td><button type="button" class="link" aria-expanded=${open} onClick=${() => setOpen(!open)}>${open ? 'Hide' : 'Data'}</button></td>
     </tr>
     ${open && html`<tr><td class="cell-data wide" colspan="7">
-      <pre class="block" tabindex="0"><${Revealed} text=${JSON.stringify(e.data, null, 2)} /></pre>
+      <pre class="block" tabindex="0"><${Revealed} text=${readable(e.data)} /></pre>
       <p class="small muted">n ${e.n} · seq ${e.seq} · decided by ${e.service} · command ${e.command}</p></td></tr>`}`;
 }
 
