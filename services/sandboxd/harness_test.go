@@ -262,7 +262,7 @@ func follow(t *testing.T, c *sandboxapi.Client, run string, each func(event)) tr
 		if line.K != uint64(len(tr.lines)+1) {
 			t.Fatalf("k %d after %d events", line.K, len(tr.lines))
 		}
-		_, err := order.Accept(line.Event)
+		_, _, err := order.Accept(line.Event)
 		must(t, err)
 		var e event
 		must(t, json.Unmarshal(line.Event, &e))

@@ -69,7 +69,7 @@ type AgentProcess struct {
 	Argv []string `json:"argv"`
 	// Env is the whole environment ("K=V"); sandboxd adds EnvAgentURL and EnvPort.
 	Env []string `json:"env,omitempty"`
-	// Adapter is the runtime's: "agui", or "none" for a plain server.
+	// Adapter is the runtime's: "agui", "exec", "push", or "none" for a plain server.
 	Adapter string `json:"adapter"`
 	// Port on the sandbox's loopback that the entrypoint serves; 0 lets sandboxd
 	// pick a free one (isolation none). The agent reads it from EnvPort.
@@ -77,6 +77,9 @@ type AgentProcess struct {
 	// ReadyPath is the GET path that answers 2xx when the entrypoint is ready;
 	// empty means that an accepted connection is enough.
 	ReadyPath string `json:"readyPath,omitempty"`
+	// Serves says that Port and ReadyPath are the runtime's: an agent of the adapter
+	// push that serves nothing is ready once it asks for an input.
+	Serves bool `json:"serves,omitempty"`
 	// RunPath is where an AG-UI agent takes POSTs of RunAgentInput.
 	RunPath string `json:"runPath,omitempty"`
 	// Limits of the process itself, 0 meaning none; cgroups (where writable)
@@ -93,6 +96,12 @@ const (
 	EnvAgentURL = "HOLDFAST_URL"
 	// EnvPort is the port the agent has to serve.
 	EnvPort = "PORT"
+	// A program of the adapter exec gets these of its input too: the ids of thread and
+	// run, and the id and text of the newest message of a user.
+	EnvThread    = "HOLDFAST_THREAD_ID"
+	EnvRun       = "HOLDFAST_RUN_ID"
+	EnvMessageID = "HOLDFAST_MESSAGE_ID"
+	EnvMessage   = "HOLDFAST_MESSAGE"
 )
 
 // Grant is what a redeemed bind gives: the session's identity and its token.

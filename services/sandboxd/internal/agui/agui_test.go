@@ -9,119 +9,12 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
-
-	"pgregory.net/rapid"
 )
 
 const (
 	started  = `{"type":"RUN_STARTED","threadId":"t","runId":"r"}`
 	finished = `{"type":"RUN_FINISHED","threadId":"t","runId":"r"}`
 )
-
-func TestOrder(t *testing.T) {
-	text := func(what string) string { return `{"type":"TEXT_MESSAGE_` + what + `","messageId":"m","delta":"x"}` }
-	tool := func(what string) string { return `{"type":"TOOL_CALL_` + what + `","toolCallId":"c","delta":"x"}` }
-	interrupt := `{"type":"RUN_FINISHED","threadId":"t","runId":"r","outcome":{"type":"interrupt","interrupts":[%]}}`
-	for _, tc := range []struct {
-		name    string
-		events  []string
-		broken  int    // the index of the event that is refused, or -1
-		outcome string // of the last event
-	}{
-		{"success", []string{started, finished}, -1, OutcomeSuccess},
-		{"explicit success", []string{started, strings.Replace(finished, `"r"}`, `"r","outcome":{"type":"success"}}`, 1)}, -1, OutcomeSuccess},
-		{"cancelled", []string{started, strings.Replace(finished, `"r"}`, `"r","outcome":{"type":"cancelled"}}`, 1)}, -1, OutcomeCancelled},
-		{"interrupt", []string{started, strings.Replace(interrupt, "%", `{"id":"i","reason":"tool_call"}`, 1)}, -1, OutcomeInterrupt},
-		{"error first", []string{`{"type":"RUN_ERROR","message":"no"}`}, -1, OutcomeError},
-		{"error with things open", []string{started, text("START"), `{"type":"RUN_ERROR","message":"no"}`}, -1, OutcomeError},
-		{"message", []string{started, text("START"), text("CONTENT"), text("END"), finished}, -1, OutcomeSuccess},
-		{"nested", []string{started, text("START"), tool("START"), tool("ARGS"), text("END"), tool("END"), finished}, -1, OutcomeSuccess},
-		{"a step may come again", []string{started, `{"type":"STEP_STARTED","stepName":"s"}`, `{"type":"STEP_FINISHED","stepName":"s"}`, `{"type":"STEP_STARTED","stepName":"s"}`, `{"type":"STEP_FINISHED","stepName":"s"}`, finished}, -1, OutcomeSuccess},
-		{"unknown types pass", []string{started, `{"type":"TEXT_MESSAGE_CHUNK"}`, `{"type":"FROM_THE_FUTURE"}`, `{"type":"STATE_DELTA","delta":[]}`, finished}, -1, OutcomeSuccess},
-
-		{"nothing before the start", []string{text("START")}, 0, ""},
-		{"finished before the start", []string{finished}, 0, ""},
-		{"started twice", []string{started, started}, 1, ""},
-		{"another run", []string{`{"type":"RUN_STARTED","threadId":"t","runId":"other"}`}, 0, ""},
-		{"another thread", []string{`{"type":"RUN_STARTED","threadId":"other","runId":"r"}`}, 0, ""},
-		{"the end of another run", []string{started, strings.Replace(finished, `"r"`, `"other"`, 1)}, 1, ""},
-		{"after the end", []string{started, finished, text("START")}, 2, ""},
-		{"a second end", []string{started, finished, finished}, 2, ""},
-		{"after an error", []string{`{"type":"RUN_ERROR","message":"no"}`, started}, 1, ""},
-		{"message left open", []string{started, text("START"), finished}, 2, ""},
-		{"call left open", []string{started, tool("START"), finished}, 2, ""},
-		{"step left open", []string{started, `{"type":"STEP_STARTED","stepName":"s"}`, finished}, 2, ""},
-		{"reasoning left open", []string{started, `{"type":"REASONING_START","messageId":"m"}`, finished}, 2, ""},
-		{"content without a start", []string{started, text("CONTENT")}, 1, ""},
-		{"end without a start", []string{started, tool("END")}, 1, ""},
-		{"content after the end", []string{started, text("START"), text("END"), text("CONTENT")}, 3, ""},
-		{"the same message opened twice", []string{started, text("START"), text("START")}, 2, ""},
-		{"the same message opened again", []string{started, text("START"), text("END"), text("START")}, 3, ""},
-		{"content without a delta", []string{started, text("START"), `{"type":"TEXT_MESSAGE_CONTENT","messageId":"m"}`}, 2, ""},
-		{"a message without an id", []string{started, `{"type":"TEXT_MESSAGE_START"}`}, 1, ""},
-		{"an id that is a number", []string{started, `{"type":"TEXT_MESSAGE_START","messageId":7}`}, 1, ""},
-		{"no type", []string{`{"runId":"r"}`}, 0, ""},
-		{"not an object", []string{`[]`}, 0, ""},
-		{"not JSON", []string{`hello`}, 0, ""},
-		{"not UTF-8", []string{"{\"type\":\"RUN_ERROR\",\"message\":\"\xff\"}"}, 0, ""},
-		{"unknown outcome", []string{started, strings.Replace(finished, `"r"}`, `"r","outcome":{"type":"fine"}}`, 1)}, 1, ""},
-		{"an interrupt that asks nothing", []string{started, strings.Replace(interrupt, "%", "", 1)}, 1, ""},
-		{"a question without an id", []string{started, strings.Replace(interrupt, "%", `{"reason":"tool_call"}`, 1)}, 1, ""},
-		{"a question asked twice", []string{started, strings.Replace(interrupt, "%", `{"id":"i","reason":"x"},{"id":"i","reason":"x"}`, 1)}, 1, ""},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			o := NewOrder("t", "r")
-			var last *Ending
-			for i, e := range tc.events {
-				ending, err := o.Accept([]byte(e))
-				if (err != nil) != (i == tc.broken) {
-					t.Fatalf("event %d %s: %v", i, e, err)
-				}
-				if err != nil && !errors.Is(err, ErrOrder) {
-					t.Fatalf("event %d: %v is no ErrOrder", i, err)
-				}
-				last = ending
-			}
-			if tc.broken < 0 && (last == nil || last.Outcome != tc.outcome) {
-				t.Fatalf("ended with %+v, want %s", last, tc.outcome)
-			}
-		})
-	}
-}
-
-// TestAbandonedRunsAreWellFormed: whatever an agent said before it broke off,
-// what Holdfast adds makes a whole run of it.
-func TestAbandonedRunsAreWellFormed(t *testing.T) {
-	kinds := make([]string, 0, len(steps))
-	for k := range steps {
-		kinds = append(kinds, k)
-	}
-	slices.Sort(kinds)
-	rapid.Check(t, func(t *rapid.T) {
-		o, again := NewOrder("t", "r"), NewOrder("t", "r")
-		said := [][]byte{[]byte(started)}
-		for range rapid.IntRange(0, 30).Draw(t, "events") {
-			id := rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "id")
-			said = append(said, Encode(map[string]string{
-				"type": rapid.SampledFrom(kinds).Draw(t, "type"), "messageId": id, "toolCallId": id, "stepName": id, "delta": "x",
-			}))
-		}
-		var accepted [][]byte
-		for _, e := range said {
-			if _, err := o.Accept(e); err == nil {
-				accepted = append(accepted, e)
-			}
-		}
-		accepted = append(accepted, o.Abandon()...)
-		accepted = append(accepted, RunFinished("t", "r", Outcome{Type: OutcomeCancelled}))
-		for i, e := range accepted {
-			ending, err := again.Accept(e)
-			if err != nil || (ending != nil) != (i == len(accepted)-1) {
-				t.Fatalf("event %d %s: %v, %v", i, e, ending, err)
-			}
-		}
-	})
-}
 
 func TestReader(t *testing.T) {
 	for _, tc := range []struct {
@@ -157,6 +50,37 @@ func TestReader(t *testing.T) {
 	}
 }
 
+func TestLineReader(t *testing.T) {
+	for _, tc := range []struct {
+		name, in string
+		want     []string
+		end      error
+	}{
+		{"lines", "a\nb\n", []string{"a", "b"}, io.EOF},
+		{"the last without its break", "a\nb", []string{"a", "b"}, io.EOF},
+		{"blank ones", "\n \na\n\t\n", []string{"a"}, io.EOF},
+		{"CRLF and spaces around", "  a \r\n", []string{"a"}, io.EOF},
+		{"nothing", "", nil, io.EOF},
+		{"as long as may be", strings.Repeat("x", 100) + "\n", []string{strings.Repeat("x", 100)}, io.EOF},
+		{"too long", "a\n" + strings.Repeat("x", 103) + "\n", []string{"a"}, ErrTooLarge},
+		{"too long without an end", strings.Repeat("x", 70000), nil, ErrTooLarge},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			for name, r := range map[string]io.Reader{
+				"whole": strings.NewReader(tc.in), "by bytes": iotest.OneByteReader(strings.NewReader(tc.in)),
+			} {
+				got, err := readAll(NewLineReader(r, 100))
+				if !slices.Equal(got, tc.want) || !errors.Is(err, tc.end) {
+					t.Errorf("%s: got %q, %v; want %q, %v", name, got, err, tc.want, tc.end)
+				}
+			}
+		})
+	}
+	if _, err := NewLineReader(endlessReader{}, 256<<10).Next(); !errors.Is(err, ErrTooLarge) {
+		t.Errorf("an endless line: %v", err)
+	}
+}
+
 func TestReaderBoundsEndlessLines(t *testing.T) {
 	const limit = 256 << 10
 	endless := io.MultiReader(strings.NewReader("data: "), endlessReader{})
@@ -179,7 +103,7 @@ func (endlessReader) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func readAll(r *Reader) ([]string, error) {
+func readAll(r interface{ Next() ([]byte, error) }) ([]string, error) {
 	var list []string
 	for {
 		data, err := r.Next()
@@ -201,13 +125,9 @@ func FuzzSSE(f *testing.F) {
 		if !slices.Equal(whole, split) || errors.Is(errWhole, io.EOF) != errors.Is(errSplit, io.EOF) {
 			t.Fatalf("reading depends on how bytes come: %q %v, %q %v", whole, errWhole, split, errSplit)
 		}
-		order := NewOrder("t", "r")
 		for _, data := range whole {
 			if len(data) > limit {
 				t.Fatalf("an event of %d bytes passed a limit of %d", len(data), limit)
-			}
-			if _, err := order.Accept([]byte(data)); err == nil && !json.Valid([]byte(data)) {
-				t.Fatalf("accepted what isn't JSON: %q", data)
 			}
 		}
 	})

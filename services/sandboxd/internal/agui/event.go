@@ -20,41 +20,15 @@ const (
 	TypeToolEnd       = "TOOL_CALL_END"
 	TypeToolResult    = "TOOL_CALL_RESULT"
 	TypeStateSnapshot = "STATE_SNAPSHOT"
+	TypeStateDelta    = "STATE_DELTA"
+	TypeTextChunk     = "TEXT_MESSAGE_CHUNK"
+	TypeToolChunk     = "TOOL_CALL_CHUNK"
+
+	typeReasoningStart   = "REASONING_MESSAGE_START"
+	typeReasoningContent = "REASONING_MESSAGE_CONTENT"
+	typeReasoningEnd     = "REASONING_MESSAGE_END"
+	typeReasoningChunk   = "REASONING_MESSAGE_CHUNK"
 )
-
-// header is what the order needs of an event. Fields that the protocol wants as
-// strings are typed so: another type is an unreadable event.
-type header struct {
-	Type       string   `json:"type"`
-	ThreadID   string   `json:"threadId"`
-	RunID      string   `json:"runId"`
-	MessageID  string   `json:"messageId"`
-	ToolCallID string   `json:"toolCallId"`
-	StepName   string   `json:"stepName"`
-	Delta      loose    `json:"delta"`
-	Message    loose    `json:"message"`
-	Outcome    *Outcome `json:"outcome"`
-}
-
-// loose is a field whose type depends on the event's type: STATE_DELTA has an
-// array where the content events have a string.
-type loose json.RawMessage
-
-// UnmarshalJSON implements [json.Unmarshaler].
-func (l *loose) UnmarshalJSON(b []byte) error {
-	*l = append((*l)[:0], b...)
-	return nil
-}
-
-func (l loose) isString() bool { return len(l) > 0 && l[0] == '"' }
-
-func (l loose) text() string {
-	var s string
-	if !l.isString() || json.Unmarshal(l, &s) != nil {
-		return ""
-	}
-	return s
-}
 
 // Outcome is how a RUN_FINISHED ended.
 type Outcome struct {

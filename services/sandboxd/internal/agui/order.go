@@ -2,14 +2,10 @@ package agui
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"unicode/utf8"
 )
-
-// ErrOrder marks an event that breaks the protocol.
-var ErrOrder = errors.New("AG-UI protocol broken")
 
 // The outcomes of a run, as RUN_FINISHED says them; OutcomeError stands for RUN_ERROR.
 const (
@@ -27,63 +23,16 @@ type Ending struct {
 	Reason string
 }
 
-// span is something that an event opens and another must close.
-type span struct{ kind, id string }
-
-// step says what an event type does to a span, and which field names it.
-type step struct {
-	kind  string
-	field func(*header) string
-	does  action
-}
-
-type action int
-
-const (
-	opens action = iota
-	fills
-	closes
-)
-
-func byMessage(h *header) string  { return h.MessageID }
-func byToolCall(h *header) string { return h.ToolCallID }
-func byStep(h *header) string     { return h.StepName }
-
-var steps = map[string]step{
-	TypeTextStart:               {"TEXT_MESSAGE", byMessage, opens},
-	TypeTextContent:             {"TEXT_MESSAGE", byMessage, fills},
-	TypeTextEnd:                 {"TEXT_MESSAGE", byMessage, closes},
-	TypeToolStart:               {"TOOL_CALL", byToolCall, opens},
-	TypeToolArgs:                {"TOOL_CALL", byToolCall, fills},
-	TypeToolEnd:                 {"TOOL_CALL", byToolCall, closes},
-	"REASONING_START":           {"REASONING", byMessage, opens},
-	"REASONING_END":             {"REASONING", byMessage, closes},
-	"REASONING_MESSAGE_START":   {"REASONING_MESSAGE", byMessage, opens},
-	"REASONING_MESSAGE_CONTENT": {"REASONING_MESSAGE", byMessage, fills},
-	"REASONING_MESSAGE_END":     {"REASONING_MESSAGE", byMessage, closes},
-	"STEP_STARTED":              {stepKind, byStep, opens},
-	"STEP_FINISHED":             {stepKind, byStep, closes},
-}
-
-// stepKind is the one kind of span whose name may be used again after its end.
-const stepKind = "STEP"
-
-// closers gives the event type and the id's field that end a kind of span.
-var closers = map[string][2]string{
-	"TEXT_MESSAGE":      {TypeTextEnd, "messageId"},
-	"TOOL_CALL":         {TypeToolEnd, "toolCallId"},
-	"REASONING":         {"REASONING_END", "messageId"},
-	"REASONING_MESSAGE": {"REASONING_MESSAGE_END", "messageId"},
-	stepKind:            {"STEP_FINISHED", "stepName"},
-}
-
 // Order holds one run's events to the protocol.
 type Order struct {
 	threadID, runID string
+	events          int // that the agent sent
 	started         bool
 	over            bool
 	open            []span
 	seen            map[span]bool
+	chunk           *span // what chunks have opened and not ended
+	stale           bool  // the state was changed since it was told whole
 }
 
 // NewOrder expects the events of one run.
@@ -94,124 +43,192 @@ func NewOrder(threadID, runID string) *Order {
 // Started says whether RUN_STARTED was accepted.
 func (o *Order) Started() bool { return o.started }
 
-// Accept takes the next event. An error, which is [ErrOrder], leaves the order
-// as it was: the event must not be passed on. The ending is set for the run's
-// terminal event.
-func (o *Order) Accept(raw []byte) (*Ending, error) {
-	if !utf8.Valid(raw) {
-		return nil, fmt.Errorf("%w: an event that isn't UTF-8", ErrOrder)
+// Events is how many events were given to [Order.Accept].
+func (o *Order) Events() int { return o.events }
+
+// Accept takes the agent's next event and gives what is to be passed on in its
+// place, in order: itself, but chunks become the events that they stand for. An
+// error is a [*Violation]: the event isn't passed on, while said is, also then. The
+// ending is set for the run's terminal event, the last of said.
+func (o *Order) Accept(raw []byte) (said [][]byte, ending *Ending, err error) {
+	o.events++
+	typ, f, wrong := read(raw)
+	if wrong == nil {
+		said, ending, wrong = o.take(typ, f, raw)
 	}
-	var h header
-	if err := json.Unmarshal(raw, &h); err != nil {
-		return nil, fmt.Errorf("%w: an event that can't be read: %w", ErrOrder, err)
+	if wrong != nil {
+		wrong.Event, wrong.Type = o.events, typ
+		return said, nil, wrong
 	}
-	switch {
-	case h.Type == "":
-		return nil, fmt.Errorf("%w: an event without a type", ErrOrder)
-	case o.over:
-		return nil, fmt.Errorf("%w: %q after the run's end", ErrOrder, h.Type)
-	case h.Type == TypeRunError:
-		o.over = true
-		return &Ending{Outcome: OutcomeError, Reason: h.Message.text()}, nil
-	case h.Type == TypeRunStarted:
-		return nil, o.start(&h)
-	case !o.started:
-		return nil, fmt.Errorf("%w: %q before RUN_STARTED", ErrOrder, h.Type)
-	case h.Type == TypeRunFinished:
-		return o.finish(&h)
-	}
-	return nil, o.move(&h)
+	return said, ending, nil
 }
 
-func (o *Order) start(h *header) error {
+// read reads an event and checks it by itself.
+func read(raw []byte) (string, fields, *Violation) {
+	const want = "a JSON object with a type"
+	if !utf8.Valid(raw) {
+		return "", nil, broken(RuleUnreadable, "it isn't UTF-8", want)
+	}
+	var f fields
+	if err := json.Unmarshal(raw, &f); err != nil || f == nil {
+		return "", nil, broken(RuleUnreadable, "it can't be read: "+clip(raw), want)
+	}
+	typ := f.text("type")
+	if typ == "" {
+		return "", nil, broken(RuleUnreadable, "it has no type: "+clip(raw), want)
+	}
+	return typ, f, f.check(typ)
+}
+
+// take puts a readable event into the run's order.
+func (o *Order) take(typ string, f fields, raw []byte) ([][]byte, *Ending, *Violation) {
 	switch {
-	case o.started:
-		return fmt.Errorf("%w: a second RUN_STARTED", ErrOrder)
-	case h.RunID != o.runID || h.ThreadID != o.threadID:
-		return fmt.Errorf("%w: RUN_STARTED of thread %.64q, run %.64q, which wasn't asked for", ErrOrder, h.ThreadID, h.RunID)
+	case o.over:
+		return nil, nil, broken(RuleAfterEnd, "the run is over", "nothing after the terminal event")
+	case typ == TypeRunError:
+		o.over = true
+		return [][]byte{raw}, &Ending{Outcome: OutcomeError, Reason: f.text("message")}, nil
+	case typ == TypeRunStarted:
+		if wrong := o.start(f); wrong != nil {
+			return nil, nil, wrong
+		}
+		return [][]byte{raw}, nil, nil
+	case !o.started:
+		return nil, nil, broken(RuleBeforeStart, "the run hasn't started", "RUN_STARTED first")
+	}
+	if chunk, ok := chunkTypes[typ]; ok {
+		said, wrong := o.expand(chunk, f)
+		return said, nil, wrong
+	}
+	said := o.endChunk(typ)
+	if typ == TypeRunFinished {
+		ending, wrong := o.finish(f)
+		if wrong != nil {
+			return said, nil, wrong
+		}
+		return append(said, raw), ending, nil
+	}
+	if wrong := o.move(typ, f); wrong != nil {
+		return said, nil, wrong
+	}
+	switch typ {
+	case TypeStateDelta:
+		o.stale = true
+	case TypeStateSnapshot:
+		o.stale = false
+	}
+	return append(said, raw), nil, nil
+}
+
+func (o *Order) start(f fields) *Violation {
+	if o.started {
+		return broken(RuleStartedTwice, "the run has started", "one RUN_STARTED")
+	}
+	if wrong := o.mine(f); wrong != nil {
+		return wrong
 	}
 	o.started = true
 	return nil
 }
 
-func (o *Order) finish(h *header) (*Ending, error) {
-	switch {
-	case h.RunID != o.runID || h.ThreadID != o.threadID:
-		return nil, fmt.Errorf("%w: RUN_FINISHED of thread %.64q, run %.64q, which wasn't asked for", ErrOrder, h.ThreadID, h.RunID)
-	case len(o.open) > 0:
+// mine refuses the start or end of a run that isn't this one.
+func (o *Order) mine(f fields) *Violation {
+	thread, run := f.text("threadId"), f.text("runId")
+	if thread == o.threadID && run == o.runID {
+		return nil
+	}
+	return broken(RuleOtherRun, fmt.Sprintf("it is of thread %.64q and run %.64q", thread, run),
+		fmt.Sprintf("threadId %q and runId %q, as in the input", o.threadID, o.runID))
+}
+
+// finish checks a RUN_FINISHED.
+func (o *Order) finish(f fields) (*Ending, *Violation) {
+	if wrong := o.mine(f); wrong != nil {
+		return nil, wrong
+	}
+	if len(o.open) > 0 {
 		last := o.open[len(o.open)-1]
-		return nil, fmt.Errorf("%w: RUN_FINISHED while %s %.64q is open", ErrOrder, last.kind, last.id)
+		return nil, broken(RuleLeftOpen, fmt.Sprintf("%s %.64q is still open", last.kind, last.id), last.kind.closer()+" before it")
 	}
 	end := &Ending{Outcome: OutcomeSuccess}
-	if h.Outcome != nil {
-		end.Outcome = h.Outcome.Type
+	outcome, wrong := readOutcome(f["outcome"])
+	if wrong != nil {
+		return nil, wrong
 	}
-	switch end.Outcome {
-	case OutcomeSuccess, OutcomeCancelled:
-	case OutcomeInterrupt:
-		if err := checkInterrupts(h.Outcome.Interrupts); err != nil {
-			return nil, err
-		}
-	default:
-		return nil, fmt.Errorf("%w: unknown outcome %.64q", ErrOrder, end.Outcome)
+	if outcome != nil {
+		end.Outcome = outcome.Type
+	}
+	if end.Outcome == OutcomeInterrupt && o.stale {
+		return nil, broken(RuleStaleState, "the state was changed by STATE_DELTA and isn't told whole", "a STATE_SNAPSHOT before an interrupt")
 	}
 	o.over = true
 	return end, nil
 }
 
-func checkInterrupts(list []Interrupt) error {
+// readOutcome reads how a RUN_FINISHED ended; nil for none, which is success.
+func readOutcome(raw json.RawMessage) (*Outcome, *Violation) {
+	if len(raw) == 0 {
+		return nil, nil
+	}
+	var out Outcome
+	if err := json.Unmarshal(raw, &out); err != nil {
+		return nil, broken(RuleOutcome, "the outcome can't be read", `{"type": "success"}, or "cancelled", or "interrupt" with interrupts`)
+	}
+	switch out.Type {
+	case OutcomeSuccess, OutcomeCancelled:
+		return &out, nil
+	case OutcomeInterrupt:
+		return &out, checkInterrupts(out.Interrupts)
+	}
+	return nil, broken(RuleOutcome, fmt.Sprintf("its type is %.64q", out.Type), "success, interrupt or cancelled")
+}
+
+func checkInterrupts(list []Interrupt) *Violation {
 	if len(list) == 0 {
-		return fmt.Errorf("%w: an interrupt that asks nothing", ErrOrder)
+		return broken(RuleOutcome, "an interrupt without interrupts", "at least one, with id and reason")
 	}
 	ids := make(map[string]bool, len(list))
-	for _, i := range list {
-		if i.ID == "" || i.Reason == "" || ids[i.ID] {
-			return fmt.Errorf("%w: an interrupt without an id of its own, or without a reason", ErrOrder)
+	for i, one := range list {
+		if one.ID == "" || one.Reason == "" {
+			return broken(RuleOutcome, fmt.Sprintf("interrupts[%d] lacks its id or reason", i), "both: the id is the call's, as the proposal's answer says it")
 		}
-		ids[i.ID] = true
+		if ids[one.ID] {
+			return broken(RuleOutcome, fmt.Sprintf("interrupts[%d] has the id of another", i), "an id of its own")
+		}
+		ids[one.ID] = true
 	}
 	return nil
 }
 
 // move opens, fills and closes spans.
-func (o *Order) move(h *header) error {
-	st, ok := steps[h.Type]
+func (o *Order) move(typ string, f fields) *Violation {
+	st, ok := steps[typ]
 	if !ok {
 		return nil
 	}
-	s := span{st.kind, st.field(h)}
-	at := o.position(s)
+	s := st.kind.of(f)
+	at := slices.Index(o.open, s) // few are ever open at once
 	switch {
-	case s.id == "":
-		return fmt.Errorf("%w: %s without an id", ErrOrder, h.Type)
 	case st.does == opens && (at >= 0 || o.seen[s]):
-		return fmt.Errorf("%w: a second %s for %.64q", ErrOrder, h.Type, s.id)
+		return broken(RuleOpenedTwice, fmt.Sprintf("%s %.64q was opened before", s.kind, s.id), "an id that wasn't used in this run")
 	case st.does != opens && at < 0:
-		return fmt.Errorf("%w: %s for %.64q, which isn't open", ErrOrder, h.Type, s.id)
-	case st.does == fills && !h.Delta.isString():
-		return fmt.Errorf("%w: %s without a delta", ErrOrder, h.Type)
+		return broken(RuleNotOpen, fmt.Sprintf("%s %.64q isn't open", s.kind, s.id), s.kind.opener()+" before it")
 	}
 	switch st.does {
 	case opens:
-		o.open = append(o.open, s)
-		if s.kind != stepKind {
-			o.seen[s] = true
-		}
+		o.begin(s)
 	case closes:
-		o.open = append(o.open[:at], o.open[at+1:]...)
+		o.open = slices.Delete(o.open, at, at+1)
 	case fills:
 	}
 	return nil
 }
 
-// position finds an open span; few are ever open at once.
-func (o *Order) position(s span) int {
-	for i, have := range o.open {
-		if have == s {
-			return i
-		}
+func (o *Order) begin(s span) {
+	o.open = append(o.open, s)
+	if s.kind != kindStep { // the one kind whose name may be used again
+		o.seen[s] = true
 	}
-	return -1
 }
 
 // Abandon ends the run in the agent's place: it returns the events that close
@@ -219,9 +236,8 @@ func (o *Order) position(s span) int {
 func (o *Order) Abandon() [][]byte {
 	var events [][]byte
 	for _, s := range slices.Backward(o.open) {
-		c := closers[s.kind]
-		events = append(events, Encode(map[string]string{"type": c[0], c[1]: s.id}))
+		events = append(events, s.close())
 	}
-	o.open = nil
+	o.open, o.chunk = nil, nil
 	return events
 }

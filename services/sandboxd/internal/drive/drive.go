@@ -1,10 +1,11 @@
-// Package drive runs the turns of an AG-UI agent that lives beside sandboxd: it
-// POSTs the input, holds what comes back to the protocol, and spools it. A run
-// belongs to nobody who watches; it ends by its own terminal event, by a
-// cancel, or by a fault that sandboxd then reports in the agent's place:
+// Package drive runs the turns of an agent that lives beside sandboxd: it hands it
+// the input in the way of its adapter ([Called], [Exec], [Push]), holds what it says to
+// the protocol, and spools it. A run belongs to nobody who watches; it ends by its own
+// terminal event, by a cancel, or by a fault that sandboxd then reports in the agent's
+// place:
 //
 //	            ┌─ terminal event of the agent ────────────▶ success | interrupt | cancelled | error
-//	started ──▶ ├─ Cancel: request closed, grace ──────────▶ cancelled (RUN_FINISHED made here)
+//	started ──▶ ├─ Cancel: the agent is told, grace ───────▶ cancelled (RUN_FINISHED made here)
 //	            └─ died, broke off, broke the protocol,
 //	               too large, never ready, sandbox stops ──▶ error (RUN_ERROR made here)
 //
@@ -17,12 +18,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
 	"sync"
-	"time"
 
 	"github.com/holdfast-io/holdfast/services/internal/sandboxapi"
 	"github.com/holdfast-io/holdfast/services/sandboxd/internal/agui"
@@ -43,7 +42,7 @@ var (
 	ErrStopping = errors.New("the sandbox is stopping")
 )
 
-// errCancelled is the cause by which Cancel closes the request.
+// errCancelled is the cause by which Cancel ends the conversation.
 var errCancelled = errors.New("the run was cancelled")
 
 // runID is what may name a run, and so a file.
@@ -53,28 +52,21 @@ var runID = regexp.MustCompile(`^[a-z0-9-]{1,63}$`)
 // only after the one before was recorded, so that even one would do.
 const keptSpools = 8
 
-// Target is an agent that answers.
-type Target struct {
-	// URL is its base.
-	URL *url.URL
-	// Done is closed when it has died, Exit says how.
-	Done <-chan struct{}
-	Exit func() string
+// Agent is an adapter: a way to have a run done.
+type Agent interface {
+	// Converse hands the turn's input over and has the turn say what comes back. It
+	// returns when [Turn.Say] has said that the turn is over, or with why it isn't: a
+	// fault, or an error that becomes one. When ctx ends it has the agent stop, and
+	// returns once that is done or has been waited for long enough.
+	Converse(ctx context.Context, t *Turn) error
 }
 
 // Config says how to drive. All fields but Log are required.
 type Config struct {
 	// Dir holds the spools; it must exist.
 	Dir string
-	// WaitReady waits for an agent that answers.
-	WaitReady func(context.Context) (Target, error)
-	// RunPath is where the agent takes RunAgentInput.
-	RunPath string
-	// ReadyWait bounds how long a run waits for the agent.
-	ReadyWait time.Duration
-	// CancelGrace is left to the agent after its request was closed, to tell
-	// Holdfast how the calls ended that it had started.
-	CancelGrace time.Duration
+	// Agent does the runs.
+	Agent Agent
 	// MaxEvent and MaxSpool bound one event and all of a run, in bytes.
 	MaxEvent int
 	MaxSpool int64
@@ -82,10 +74,11 @@ type Config struct {
 	Log *slog.Logger
 }
 
-// DefaultLimits are the bounds of production.
-func DefaultLimits() (readyWait, cancelGrace time.Duration, maxEvent int, maxSpool int64) {
-	return 30 * time.Second, 500 * time.Millisecond, 256 << 10, 64 << 20
-}
+// Bounds of production, for [Config].
+const (
+	DefaultMaxEvent = 256 << 10
+	DefaultMaxSpool = 64 << 20
+)
 
 // Driver drives one run at a time. It is safe for concurrent use.
 type Driver struct {
@@ -97,17 +90,8 @@ type Driver struct {
 	mu       sync.Mutex
 	spools   map[string]*spool.Spool
 	finished []string // oldest first
-	open     *run
+	open     *Turn
 	stopped  bool
-}
-
-// run is the open one.
-type run struct {
-	id, threadID string
-	input        json.RawMessage
-	spool        *spool.Spool
-	order        *agui.Order
-	cancel       context.CancelCauseFunc
 }
 
 // New makes a driver and takes up the spools that an earlier sandboxd of this
@@ -161,21 +145,22 @@ func (d *Driver) Start(req sandboxapi.RunRequest) (started bool, err error) {
 	case d.stopped:
 		return false, ErrStopping
 	case d.open != nil:
-		return false, fmt.Errorf("%w: %s", ErrBusy, d.open.id)
+		return false, fmt.Errorf("%w: %s", ErrBusy, d.open.ID)
 	}
 	s, err := spool.Create(d.path(req.RunID, spoolSuffix))
 	if err != nil {
 		return false, err
 	}
 	ctx, cancel := context.WithCancelCause(d.ctx)
-	r := &run{
-		id: req.RunID, threadID: input.ThreadID, input: req.Input,
-		spool: s, order: agui.NewOrder(input.ThreadID, req.RunID), cancel: cancel,
+	t := &Turn{
+		ID: req.RunID, ThreadID: input.ThreadID, Input: req.Input, messages: input.Messages, spool: s,
+		order: agui.NewOrder(input.ThreadID, req.RunID), cancel: cancel, maxEvent: d.cfg.MaxEvent, maxSpool: d.cfg.MaxSpool,
 	}
-	d.spools[r.id], d.open = s, r
+	d.spools[t.ID], d.open = s, t
 	d.wg.Go(func() {
 		defer cancel(nil)
-		d.finish(ctx, r, d.converse(ctx, r))
+		err := d.cfg.Agent.Converse(ctx, t)
+		d.finish(t, t.close(err), context.Cause(ctx))
 	})
 	return true, nil
 }
@@ -209,12 +194,12 @@ func (d *Driver) known(id string) (bool, error) {
 	return err == nil, err
 }
 
-// Cancel closes the run's request to the agent; the run ends within the grace.
+// Cancel has the agent stop; the run ends within the adapter's grace.
 // It changes nothing on a run that is over. It fails with [ErrUnknown].
 func (d *Driver) Cancel(id string) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.open != nil && d.open.id == id {
+	if d.open != nil && d.open.ID == id {
 		d.open.cancel(errCancelled)
 		return nil
 	}
@@ -257,7 +242,7 @@ func (d *Driver) OpenRun() string {
 	if d.open == nil {
 		return ""
 	}
-	return d.open.id
+	return d.open.ID
 }
 
 // Stop ends the open run with an error and refuses others. It may be called again.

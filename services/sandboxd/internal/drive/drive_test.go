@@ -38,17 +38,20 @@ func newFixture(t *testing.T, agent http.HandlerFunc) *fixture {
 	t.Cleanup(srv.Close)
 	base, err := url.Parse(srv.URL)
 	must(t, err)
-	f.driver = f.open(func(context.Context) (Target, error) {
-		return Target{URL: base, Done: f.died, Exit: func() string { return "was killed by a test" }}, nil
+	f.driver = f.open(Called{
+		WaitReady: func(context.Context) (Target, error) {
+			return Target{URL: base, Done: f.died, Exit: func() string { return "was killed by a test" }}, nil
+		},
+		ReadyWait: 50 * time.Millisecond, RunPath: "/run", CancelGrace: time.Millisecond, MaxEvent: maxEvent,
 	})
 	return f
 }
 
-func (f *fixture) open(ready func(context.Context) (Target, error)) *Driver {
-	d, err := New(Config{
-		Dir: f.dir, WaitReady: ready, RunPath: "/run", ReadyWait: 50 * time.Millisecond, CancelGrace: time.Millisecond,
-		MaxEvent: 4 << 10, MaxSpool: 32 << 10, Log: slog.New(slog.DiscardHandler),
-	})
+// maxEvent is small, so that tests reach it.
+const maxEvent = 4 << 10
+
+func (f *fixture) open(agent Agent) *Driver {
+	d, err := New(Config{Dir: f.dir, Agent: agent, MaxEvent: maxEvent, MaxSpool: 32 << 10, Log: slog.New(slog.DiscardHandler)})
 	must(f.t, err)
 	f.t.Cleanup(d.Stop)
 	return d
@@ -86,7 +89,7 @@ func whole(t *testing.T, d *Driver, run string) (events []string, end sandboxapi
 		if line.K != uint64(len(events)+1) {
 			t.Fatalf("k %d after %d events", line.K, len(events))
 		}
-		ending, err = order.Accept(line.Event)
+		_, ending, err = order.Accept(line.Event)
 		must(t, err)
 		events = append(events, string(line.Event))
 	}
@@ -116,7 +119,7 @@ const (
 )
 
 func TestHowRunsEnd(t *testing.T) {
-	big := `{"type":"CUSTOM","value":"` + strings.Repeat("x", 3<<10) + `"}`
+	big := `{"type":"CUSTOM","name":"n","value":"` + strings.Repeat("x", 3<<10) + `"}`
 	for _, tc := range []struct {
 		name    string
 		agent   http.HandlerFunc
@@ -272,10 +275,10 @@ func TestStopEndsTheRun(t *testing.T) {
 
 func TestAgentThatIsNeverReady(t *testing.T) {
 	f := &fixture{t: t, dir: t.TempDir()}
-	d := f.open(func(ctx context.Context) (Target, error) {
+	d := f.open(Called{ReadyWait: 50 * time.Millisecond, WaitReady: func(ctx context.Context) (Target, error) {
 		<-ctx.Done()
 		return Target{}, context.Cause(ctx)
-	})
+	}})
 	_, err := d.Start(request("r-1"))
 	must(t, err)
 	if _, end := whole(t, d, "r-1"); end.Outcome != "error" || !strings.Contains(end.Reason, "isn't ready") {

@@ -48,7 +48,7 @@ var ErrFailed = errors.New("the entrypoint failed")
 // ErrStopped says that the entrypoint was stopped.
 var ErrStopped = errors.New("the entrypoint was stopped")
 
-// Config says what to run. All fields are required.
+// Config says what to run. All fields but Answers are required.
 type Config struct {
 	// Process is the runtime's part; Argv must not be empty.
 	Process sandboxapi.AgentProcess
@@ -59,6 +59,9 @@ type Config struct {
 	// Command makes the command of one incarnation, with the environment given.
 	// It must lead a process group; what it prints is read here.
 	Command func(env []string) *exec.Cmd
+	// Answers waits until the process is ready; false means that the context ended
+	// first. Nil asks the port that the process has to serve.
+	Answers func(context.Context) bool
 	// Reaper starts and collects the process.
 	Reaper *Reaper
 	// Log tells of starts and ends.
@@ -247,7 +250,7 @@ func (e *Entrypoint) live(ctx context.Context) (answered bool, err error) {
 	ready := make(chan bool, 1)
 	addr := net.JoinHostPort(e.cfg.Host, strconv.Itoa(port))
 	go func() {
-		ok := probe(probing, addr, e.cfg.Process.ReadyPath)
+		ok := e.answers(probing, addr)
 		if ok {
 			e.answer(&Incarnation{
 				URL: &url.URL{Scheme: "http", Host: addr}, Done: proc.Done(), Exit: proc.Exit,
@@ -324,6 +327,14 @@ func (e *Entrypoint) set(change func(*Status)) {
 func (e *Entrypoint) broadcast() {
 	close(e.changed)
 	e.changed = make(chan struct{})
+}
+
+// answers waits until the process is ready.
+func (e *Entrypoint) answers(ctx context.Context, addr string) bool {
+	if e.cfg.Answers != nil {
+		return e.cfg.Answers(ctx)
+	}
+	return probe(ctx, addr, e.cfg.Process.ReadyPath)
 }
 
 // probe asks until the process answers; false means that ctx ended first.

@@ -58,7 +58,7 @@ func post(t *testing.T, api http.HandlerFunc, retryFor time.Duration, body strin
 		if err != nil {
 			return string(raw), ending
 		}
-		if ending, err = order.Accept(event); err != nil {
+		if _, ending, err = order.Accept(event); err != nil {
 			t.Fatal(err)
 		}
 	}

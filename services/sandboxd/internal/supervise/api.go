@@ -96,7 +96,7 @@ func (a *api) health() sandboxapi.Health {
 }
 
 func (a *api) getHealth(w http.ResponseWriter, _ *http.Request) {
-	a.answer(w, http.StatusOK, a.health())
+	answerJSON(w, http.StatusOK, a.health())
 }
 
 func (a *api) getReady(w http.ResponseWriter, r *http.Request) {
@@ -108,12 +108,12 @@ func (a *api) getReady(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), min(time.Duration(wait)*time.Second, sandboxapi.MaxReadyWait))
 	defer cancel()
 	if a.entry == nil {
-		a.answer(w, http.StatusOK, a.health())
+		answerJSON(w, http.StatusOK, a.health())
 		return
 	}
 	switch _, err := a.entry.WaitReady(ctx); {
 	case err == nil:
-		a.answer(w, http.StatusOK, a.health())
+		answerJSON(w, http.StatusOK, a.health())
 	case errors.Is(err, entrypoint.ErrFailed):
 		sandboxapi.NewProblem(http.StatusServiceUnavailable, sandboxapi.CodeEntrypointFailed, err.Error()).Write(w)
 	case errors.Is(err, entrypoint.ErrStopped):
@@ -134,7 +134,7 @@ func (a *api) postBind(w http.ResponseWriter, r *http.Request) {
 	}
 	switch err := a.binding.Bind(r.Context(), req.Bind); {
 	case err == nil:
-		a.answer(w, http.StatusOK, a.health())
+		answerJSON(w, http.StatusOK, a.health())
 	case errors.Is(err, errBoundToAnother):
 		sandboxapi.NewProblem(http.StatusConflict, sandboxapi.CodeBoundToAnother, err.Error()).Write(w)
 	case errors.Is(err, errRefused):
@@ -158,9 +158,9 @@ func (a *api) postRun(w http.ResponseWriter, r *http.Request) {
 	case err != nil:
 		a.runProblem(err).Write(w)
 	case started:
-		a.answer(w, http.StatusAccepted, a.health())
+		answerJSON(w, http.StatusAccepted, a.health())
 	default:
-		a.answer(w, http.StatusOK, a.health())
+		answerJSON(w, http.StatusOK, a.health())
 	}
 }
 
@@ -173,7 +173,7 @@ func (a *api) postCancel(w http.ResponseWriter, r *http.Request) {
 		a.runProblem(err).Write(w)
 		return
 	}
-	a.answer(w, http.StatusAccepted, a.health())
+	answerJSON(w, http.StatusAccepted, a.health())
 }
 
 func (a *api) getSpool(w http.ResponseWriter, r *http.Request) {
@@ -282,9 +282,10 @@ func read(w http.ResponseWriter, r *http.Request, limit int64, into any) bool {
 	return true
 }
 
-func (a *api) answer(w http.ResponseWriter, status int, body sandboxapi.Health) {
+// answerJSON answers with what JSON can always hold.
+func answerJSON(w http.ResponseWriter, status int, body any) {
 	raw, err := json.Marshal(body)
-	if err != nil { // strings, numbers and booleans always encode
+	if err != nil {
 		panic(err)
 	}
 	w.Header().Set("Content-Type", "application/json")

@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"net/url"
 	"os"
-	"os/exec"
 	"os/signal"
 	"sync"
 	"time"
@@ -20,14 +19,9 @@ import (
 	"github.com/holdfast-io/holdfast/services/internal/sandboxapi"
 	"github.com/holdfast-io/holdfast/services/sandboxd/internal/drive"
 	"github.com/holdfast-io/holdfast/services/sandboxd/internal/entrypoint"
-	"github.com/holdfast-io/holdfast/services/sandboxd/internal/jail"
 )
 
 const (
-	// adapterAGUI is the adapter whose runs sandboxd drives.
-	adapterAGUI = "agui"
-	// defaultRunPath is where such an agent takes its input unless it says otherwise.
-	defaultRunPath = "/run"
 	// headerTimeout bounds how long a client may take to say what it wants.
 	headerTimeout = 10 * time.Second
 )
@@ -114,72 +108,23 @@ func start(boot *sandboxapi.Boot, control *sandboxapi.Channel, listener net.List
 	if s.reaper, err = entrypoint.NewReaper(); err != nil {
 		return nil, err
 	}
-	if err := s.startAgent(boot, relayListener.Addr().String()); err != nil {
-		return nil, err
+	inside := http.Handler(relay)
+	if boot.Agent != nil {
+		push, err := s.startAgent(boot, (&url.URL{Scheme: "http", Host: relayListener.Addr().String()}).String())
+		if err != nil {
+			return nil, err
+		}
+		if push != nil {
+			inside = newInbox(push, relay)
+		}
 	}
 	a := &api{boot: boot, binding: s.binding, entry: s.entry, runs: s.runs, log: log}
-	s.serve(relayListener, relay)
+	s.serve(relayListener, inside)
 	s.serve(listener, a.handler())
 	if err := control.Send(sandboxapi.Control{Type: sandboxapi.ControlBooted}); err != nil {
 		return nil, errors.Join(err, s.stop(0))
 	}
 	return s, nil
-}
-
-func (s *sandbox) startAgent(boot *sandboxapi.Boot, relayAddr string) error {
-	agent := boot.Agent
-	if agent == nil {
-		return nil
-	}
-	if len(agent.Argv) == 0 {
-		return errors.New("boot: an agent without a command")
-	}
-	if agent.Adapter == adapterAGUI {
-		readyWait, cancelGrace, maxEvent, maxSpool := drive.DefaultLimits()
-		runPath := agent.RunPath
-		if runPath == "" {
-			runPath = defaultRunPath
-		}
-		runs, err := drive.New(drive.Config{
-			Dir: boot.SpoolDir, WaitReady: s.target, RunPath: runPath, ReadyWait: readyWait,
-			CancelGrace: cancelGrace, MaxEvent: maxEvent, MaxSpool: maxSpool, Log: s.log,
-		})
-		if err != nil {
-			return err
-		}
-		s.runs = runs
-	}
-	s.entry = entrypoint.Start(entrypoint.Config{
-		Process:  *agent,
-		Host:     "127.0.0.1",
-		AgentURL: (&url.URL{Scheme: "http", Host: relayAddr}).String(),
-		Command:  func(env []string) *exec.Cmd { return command(boot, env) },
-		Reaper:   s.reaper,
-		Log:      s.log,
-	})
-	return nil
-}
-
-// command puts one incarnation of the agent into its jail.
-func command(boot *sandboxapi.Boot, env []string) *exec.Cmd {
-	return jail.AgentCommand(jail.AgentSpec{
-		Isolation:      boot.Isolation,
-		Argv:           boot.Agent.Argv,
-		Env:            env,
-		Workspace:      boot.Workspace,
-		MaxMemoryBytes: boot.Agent.MaxMemoryBytes,
-		MaxProcs:       boot.Agent.MaxProcs,
-		MaxFileBytes:   boot.Agent.MaxFileBytes,
-	})
-}
-
-// target gives the driver an agent that answers.
-func (s *sandbox) target(ctx context.Context) (drive.Target, error) {
-	inc, err := s.entry.WaitReady(ctx)
-	if err != nil {
-		return drive.Target{}, err
-	}
-	return drive.Target{URL: inc.URL, Done: inc.Done, Exit: inc.Exit}, nil
 }
 
 func (s *sandbox) serve(l net.Listener, h http.Handler) {

@@ -156,6 +156,7 @@ func (d *Driver) bootMessage(r record, spec driver.RuntimeSpec, program code, ma
 		Argv: program.argv, Env: agentEnv(program.env, b.Workspace), Adapter: spec.Adapter,
 		Port: port, ReadyPath: spec.ReadyPath, RunPath: spec.RunPath, MaxFileBytes: maxFile,
 	}
+	b.Agent.Serves = spec.Port != 0
 	if d.cgroups == nil {
 		b.Agent.MaxMemoryBytes, b.Agent.MaxProcs = spec.Limits.MemoryBytes, spec.Limits.Pids
 	}
