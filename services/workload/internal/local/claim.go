@@ -428,8 +428,8 @@ func validateRuntime(spec driver.RuntimeSpec) error {
 	if err := validatePlace(spec.WorkspacePath); err != nil {
 		return fmt.Errorf("%w: runtime %s: workspace path: %w", driver.ErrInvalid, spec.Name, err)
 	}
-	if l := spec.Limits; l.MemoryBytes < 0 || l.CPUMillis < 0 || l.Pids < 0 || l.DiskBytes < 0 {
-		return fmt.Errorf("%w: runtime %s: negative limits", driver.ErrInvalid, spec.Name)
+	if err := validateLimits(spec.Limits); err != nil {
+		return fmt.Errorf("%w: runtime %s: %w", driver.ErrInvalid, spec.Name, err)
 	}
 	return nil
 }

@@ -38,8 +38,9 @@ type Config struct {
 	UIDBase, UIDCount int
 	// TmpBytes bounds a sandbox's /tmp and its shared memory, each: 256 MiB.
 	TmpBytes int64
-	// WorkspaceBytes bounds a workspace whose runtime names no size: 4 GiB.
-	WorkspaceBytes int64
+	// Limits are those of a runtime that names none: 1024 processes, half of the
+	// host's memory, 4 GiB of workspace; cpu is not limited.
+	Limits driver.Limits
 	// WorkspaceFiles bounds the files and directories of every workspace: 1,000,000.
 	// They are a resource of the disk like its bytes, and they bound the work of
 	// measuring a workspace.
@@ -72,9 +73,7 @@ func (c Config) withDefaults() (Config, error) {
 	if c.TmpBytes == 0 {
 		c.TmpBytes = 256 << 20
 	}
-	if c.WorkspaceBytes == 0 {
-		c.WorkspaceBytes = 4 << 30
-	}
+	c.Limits = overlay(c.Limits, driver.Limits{MemoryBytes: hostMemory() / 2, Pids: 1024, DiskBytes: 4 << 30})
 	if c.WorkspaceFiles == 0 {
 		c.WorkspaceFiles = 1_000_000
 	}
@@ -120,8 +119,11 @@ func (c Config) validate() error {
 	if c.UIDBase < 1000 || c.UIDCount < 1 || int64(c.UIDBase)+int64(c.UIDCount) > 0xfffffffe {
 		errs = append(errs, errors.New("UIDBase and UIDCount must give unprivileged 32-bit uids"))
 	}
-	if c.TmpBytes < 0 || c.WorkspaceBytes < 0 || c.WorkspaceFiles < 0 || c.DiskInterval < 0 || c.StartTimeout < 0 || c.StopGrace < 0 {
-		errs = append(errs, errors.New("TmpBytes, WorkspaceBytes, WorkspaceFiles, DiskInterval, StartTimeout and StopGrace can't be negative"))
+	if c.TmpBytes < 0 || c.WorkspaceFiles < 0 || c.DiskInterval < 0 || c.StartTimeout < 0 || c.StopGrace < 0 {
+		errs = append(errs, errors.New("TmpBytes, WorkspaceFiles, DiskInterval, StartTimeout and StopGrace can't be negative"))
+	}
+	if err := validateLimits(c.Limits); err != nil {
+		errs = append(errs, err)
 	}
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("local driver: %w: %w", driver.ErrInvalid, err)

@@ -298,6 +298,22 @@ func TestDue(t *testing.T) {
 	}
 }
 
+// TestLimitsOfNone has a runtime that names no limits.
+func TestLimitsOfNone(t *testing.T) {
+	cfg := testConfig(t.TempDir(), isolations[0])
+	cfg.Limits.Pids = 40
+	d := open(t, cfg)
+	if l := d.cfg.Limits; l.MemoryBytes < 64*mib || l.DiskBytes != 4<<30 {
+		t.Errorf("limits by default: %+v", l)
+	}
+	c := claimOf("s-1", 5)
+	c.Runtime.Limits = driver.Limits{}
+	drivertest.Start(t, d, c)
+	if out, code := drivertest.Shell(t, d, c.Ref, "for i in $(seq 60); do sleep 100 >/dev/null 2>&1 & done"); code == 0 {
+		t.Errorf("60 processes under a default of 40: %s", out)
+	}
+}
+
 func TestReserveOfADisk(t *testing.T) {
 	for _, tt := range []struct{ configured, size, want int64 }{
 		{0, 100 << 30, 1 << 30}, {0, 2 << 30, 2 << 30 / 20}, {5, 1 << 40, 5}, {-1, 1 << 40, 0},

@@ -273,9 +273,6 @@ func (d *Driver) limitDisk(ctx context.Context, r record, limits driver.Limits) 
 // that somebody can get in and tidy up.
 func (d *Driver) diskLimit(ctx context.Context, r record, limits driver.Limits) (diskUse, error) {
 	limit := diskUse{limits.DiskBytes, d.cfg.WorkspaceFiles}
-	if limit.bytes == 0 {
-		limit.bytes = d.cfg.WorkspaceBytes
-	}
 	if !r.HasVolume || r.State == stateWarm {
 		return limit, nil
 	}

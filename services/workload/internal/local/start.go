@@ -41,6 +41,7 @@ func (d *Driver) start(ctx context.Context, r record, spec driver.RuntimeSpec, w
 	if err != nil {
 		return nil, r, err
 	}
+	spec.Limits = overlay(spec.Limits, d.cfg.Limits)
 	r.PodUID = newUID()
 	r.Socket = filepath.Join(d.runDir, shortHash(r.PodUID)+".sock")
 	if err := d.admitToDisk(); err != nil {

@@ -1,0 +1,36 @@
+package local
+
+import (
+	"cmp"
+	"errors"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/holdfast-io/holdfast/services/workload/internal/driver"
+)
+
+// overlay fills in from below what limits leave open.
+func overlay(limits, below driver.Limits) driver.Limits {
+	return driver.Limits{
+		MemoryBytes: cmp.Or(limits.MemoryBytes, below.MemoryBytes),
+		CPUMillis:   cmp.Or(limits.CPUMillis, below.CPUMillis),
+		Pids:        cmp.Or(limits.Pids, below.Pids),
+		DiskBytes:   cmp.Or(limits.DiskBytes, below.DiskBytes),
+	}
+}
+
+func validateLimits(l driver.Limits) error {
+	if l.MemoryBytes < 0 || l.CPUMillis < 0 || l.Pids < 0 || l.DiskBytes < 0 {
+		return errors.New("negative limits")
+	}
+	return nil
+}
+
+// hostMemory is all that this host has, in bytes; 0 where that isn't known.
+func hostMemory() int64 {
+	var info unix.Sysinfo_t
+	if unix.Sysinfo(&info) != nil {
+		return 0
+	}
+	return int64(info.Totalram) * int64(info.Unit) //nolint:unconvert // another width on other machines
+}
