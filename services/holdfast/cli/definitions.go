@@ -80,7 +80,8 @@ func readNamed(file string, stdin io.Reader) (name string, body []byte, err erro
 	if named.Name == "" {
 		return "", nil, fmt.Errorf("%s has no name", file)
 	}
-	return named.Name, body, nil
+	body, err = rooted(file, body)
+	return named.Name, body, err
 }
 
 // showCommand is `show NAME` of a kind of definition: the whole, as it can be
