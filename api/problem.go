@@ -38,6 +38,7 @@ const (
 	CodeApprovalExpired      Code = "approval-expired"
 	CodeArgsChanged          Code = "args-changed"
 	CodePayloadTooLarge      Code = "payload-too-large"
+	CodeContentTooLarge      Code = "content-too-large"
 	CodeUnsupportedMediaType Code = "unsupported-media-type"
 	CodeIdempotencyConflict  Code = "idempotency-conflict"
 	CodePolicyInvalid        Code = "policy-invalid"
@@ -52,6 +53,7 @@ const (
 	CodeStorageLow           Code = "storage-low"
 	CodeUnknownEventType     Code = "unknown-event-type"
 	CodeLogFaulted           Code = "log-faulted"
+	CodeBlobUnavailable      Code = "blob-unavailable"
 )
 
 // meaning is what HTTP and people are told of a code.
@@ -83,6 +85,7 @@ var meanings = map[Code]meaning{
 	CodeApprovalExpired:      {http.StatusGone, "Approval expired"},
 	CodeArgsChanged:          {http.StatusPreconditionFailed, "Arguments changed"},
 	CodePayloadTooLarge:      {http.StatusRequestEntityTooLarge, "Payload too large"},
+	CodeContentTooLarge:      {http.StatusRequestEntityTooLarge, "Content too large"},
 	CodeUnsupportedMediaType: {http.StatusUnsupportedMediaType, "Unsupported media type"},
 	CodeIdempotencyConflict:  {http.StatusUnprocessableEntity, "Idempotency conflict"},
 	CodePolicyInvalid:        {http.StatusUnprocessableEntity, "Policy invalid"},
@@ -97,6 +100,7 @@ var meanings = map[Code]meaning{
 	CodeStorageLow:           {http.StatusServiceUnavailable, "Storage low"},
 	CodeUnknownEventType:     {http.StatusServiceUnavailable, "Unknown event type"},
 	CodeLogFaulted:           {http.StatusServiceUnavailable, "Log faulted"},
+	CodeBlobUnavailable:      {http.StatusServiceUnavailable, "Blob unavailable"},
 }
 
 // ProblemContentType is the media type of every error body (RFC 9457).

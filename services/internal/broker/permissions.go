@@ -21,12 +21,13 @@ const (
 	UserRunner    User = "runner"
 	UserGateway   User = "gateway"
 	UserProjector User = "projector"
+	UserHost      User = "host"
 	UserInstaller User = "installer"
 )
 
 // Users lists all users.
 func Users() []User {
-	return []User{UserSession, UserWorkload, UserPolicy, UserRunner, UserGateway, UserProjector, UserInstaller}
+	return []User{UserSession, UserWorkload, UserPolicy, UserRunner, UserGateway, UserProjector, UserHost, UserInstaller}
 }
 
 // inbox is the prefix of the subjects that replies to a user come to: its own, so
@@ -43,6 +44,9 @@ type grants struct {
 // parked is the stream under the bucket PARKED.
 const parked = "KV_" + install.BucketParked
 
+// accountInfo tells how much of the account's storage is used, which the brake measures.
+const accountInfo = "$JS.API.INFO"
+
 // grantsOf is the table of permissions.
 func grantsOf(u User) grants {
 	var g grants
@@ -51,21 +55,31 @@ func grantsOf(u User) grants {
 		g = decider(events.ServiceSession)
 	case UserWorkload:
 		g = decider(events.ServiceWorkload)
-		g.publish = append(g.publish, "ev.*.runtime.*")
+		g.publish = append(g.publish, "ev.*.runtime.*", "blob.*.runtime.*.*.*", events.SubjectsHostDo)
+		g.subscribe = append(g.subscribe, events.SubjectsHostAsk, events.SubjectsHostTell)
 	case UserPolicy:
 		g = decider(events.ServicePolicy)
-		g.publish = append(g.publish, "ev.*.policy.*")
+		g.publish = append(g.publish, "ev.*.policy.*", "blob.*.policy.*.*.*")
 	case UserRunner:
 		g = decider(events.ServiceRunner)
-		g.publish = append(g.publish, "out.*.*", "cmd.workload.*.locate", "cmd.session.*.note-activity", "cmd.policy.*.propose")
+		g.publish = append(g.publish, "out.*.*", "out.*.*.*.*") // batches, and what is too large for one
+		g.publish = append(g.publish, "transit.policy.*.*.*.*", "cmd.workload.*.locate", "cmd.session.*.note-activity", "cmd.policy.*.propose")
 		g.publish = append(g.publish, leaderReads(events.StreamOutput)...)
 	case UserGateway:
 		// The pings ask whether each service answers.
-		g.publish = append(tails(), "cmd.*.*.*", "$SRV.PING.*")
+		g.publish = append(tails(), "cmd.*.*.*", "transit.*.*.*.*.*", "$SRV.PING.*", accountInfo)
+		g.publish = append(g.publish, leaderReads(events.StreamTransit)...)
 		g.deny = othersConsumers()
 	case UserProjector:
 		g.publish = tails()
 		g.deny = othersConsumers()
+	case UserHost:
+		// One user for all hosts: it asks its own name whether that is taken.
+		g = grants{
+			answers:   true,
+			publish:   []string{events.SubjectsHostAsk, events.SubjectsHostTell, events.SubjectsHostDo},
+			subscribe: []string{events.SubjectsHostDo},
+		}
 	case UserInstaller:
 		g.publish = []string{
 			events.SubjectGenesis, "$JS.API.>", "$JS.ACK.>", "$JS.FC.>", "$KV." + install.BucketParked + ".>",
@@ -84,7 +98,10 @@ func decider(service events.Service) grants {
 		answers: true,
 		publish: []string{
 			events.SubjectsSessions,
-			"cmd." + name + ".>", // its own sweeps, and instances among themselves
+			"blob.*.s.*.*.*",               // <tenant>.s.<session>.<hash>.<piece>
+			"transit." + name + ".*.*.*.*", // its large answers
+			"cmd." + name + ".>",           // its own sweeps, and instances among themselves
+			accountInfo,
 			// Its durable consumer on EVENTS.
 			"$JS.API.CONSUMER.INFO." + events.StreamEvents + "." + consumer,
 			"$JS.API.CONSUMER.MSG.NEXT." + events.StreamEvents + "." + consumer,
@@ -98,8 +115,9 @@ func decider(service events.Service) grants {
 		},
 		subscribe: []string{"cmd." + name + ".>"},
 	}
-	g.publish = append(g.publish, leaderReads(events.StreamEvents)...)
-	g.publish = append(g.publish, leaderReads(parked)...)
+	for _, stream := range []string{events.StreamEvents, events.StreamBlobs, events.StreamTransit, parked} {
+		g.publish = append(g.publish, leaderReads(stream)...)
+	}
 	// What nats.go/micro subscribes to be found.
 	for _, verb := range []string{"PING", "STATS", "INFO"} {
 		for _, which := range []string{"", ".holdfast-" + name, ".holdfast-" + name + ".*"} {
@@ -114,9 +132,10 @@ func leaderReads(stream string) []string {
 	return []string{"$JS.API.STREAM.MSG.GET." + stream, "$JS.API.STREAM.INFO." + stream}
 }
 
-// tails are what reading EVENTS and OUTPUT in order takes.
+// tails are what reading EVENTS and OUTPUT in order takes, with what lies beside them.
 func tails() []string {
 	subjects := append(leaderReads(events.StreamEvents), leaderReads(events.StreamOutput)...)
+	subjects = append(subjects, leaderReads(events.StreamBlobs)...)
 	for _, stream := range []string{events.StreamEvents, events.StreamOutput} {
 		subjects = append(subjects,
 			"$JS.API.CONSUMER.CREATE."+stream+".*",

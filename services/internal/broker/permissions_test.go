@@ -46,6 +46,17 @@ var attempts = []struct {
 	{"out.default.s-1", only(broker.UserRunner)},
 	{"out.default", nobody},
 
+	// What is too large for a message: on the same names as what refers to it.
+	{"blob.default.s.s-1.hash.0", deciders},
+	{"blob.default.runtime.shell.hash.0", only(broker.UserWorkload)},
+	{"blob.default.policy.main.hash.0", only(broker.UserPolicy)},
+	{"blob.default.s.s-1", nobody},
+	{"blob.default.other.x.hash.0", nobody},
+	{"out.default.s-1.hash.0", only(broker.UserRunner)},
+	{"transit.session.default.t-1.hash.0", only(broker.UserGateway, broker.UserSession)},
+	{"transit.policy.default.t-1.hash.0", only(broker.UserGateway, broker.UserPolicy, broker.UserRunner)},
+	{"transit.session.default", nobody},
+
 	// Commands.
 	{"cmd.session.default.create", only(broker.UserGateway, broker.UserSession)},
 	{"cmd.session.default.note-activity", only(broker.UserGateway, broker.UserSession, broker.UserRunner)},
@@ -54,6 +65,12 @@ var attempts = []struct {
 	{"cmd.policy.default.propose", only(broker.UserGateway, broker.UserPolicy, broker.UserRunner)},
 	{"cmd.policy.default.decide", only(broker.UserGateway, broker.UserPolicy)},
 	{"cmd.runner.instance.i-1.ping", only(broker.UserRunner)},
+
+	// Hosts and the workload service.
+	{"host.local.do.claim", only(broker.UserWorkload, broker.UserHost)},
+	{"host.local.ask.redeem", only(broker.UserHost)},
+	{"host.local.tell.ended", only(broker.UserHost)},
+	{"host.local.other", nobody},
 
 	// Another's inbox, and the replies in it.
 	{"_INBOX_gateway.x.y", nobody},
@@ -80,7 +97,12 @@ var attempts = []struct {
 	// Reading.
 	{"$JS.API.STREAM.MSG.GET.EVENTS", and(and(deciders, readers...), broker.UserInstaller)},
 	{"$JS.API.STREAM.INFO.EVENTS", and(and(deciders, readers...), broker.UserInstaller)},
+	{"$JS.API.INFO", and(deciders, broker.UserGateway, broker.UserInstaller)},
 	{"$JS.API.STREAM.MSG.GET.OUTPUT", and(readers, broker.UserRunner, broker.UserInstaller)},
+	{"$JS.API.STREAM.MSG.GET.BLOBS", and(and(deciders, readers...), broker.UserInstaller)},
+	{"$JS.API.STREAM.MSG.GET.TRANSIT", and(deciders, broker.UserGateway, broker.UserInstaller)},
+	{"$JS.API.STREAM.PURGE.BLOBS", only(broker.UserInstaller)},
+	{"$JS.API.STREAM.MSG.DELETE.BLOBS", only(broker.UserInstaller)},
 	{"$JS.API.STREAM.MSG.GET.KV_PARKED", and(deciders, broker.UserInstaller)},
 	{"$JS.API.DIRECT.GET.EVENTS", only(broker.UserInstaller)},
 
@@ -174,6 +196,9 @@ func TestEachUserMaySubscribeItsOwnAndNothingElse(t *testing.T) {
 		{"cmd.policy.*.decide", only(broker.UserPolicy)},
 		{"cmd.runner.instance.i-1.ping", only(broker.UserRunner)},
 		{"cmd.>", nobody},
+		{"host.local.do.*", only(broker.UserHost)},
+		{"host.local.ask.*", only(broker.UserWorkload)},
+		{"host.local.tell.*", only(broker.UserWorkload)},
 		{"ev.>", nobody},
 		{"ev.default.s.s-1", nobody},
 		{"out.>", nobody},

@@ -37,7 +37,8 @@ func (e *DifferentError) Error() string {
 }
 
 // compareStream compares what Holdfast relies on. What an operator may choose
-// (placement, compression, description, window of duplicates) is left out.
+// (placement, compression, description, window of duplicates, a limit where we set
+// none: it refuses and forgets nothing) is left out.
 func compareStream(want, have jetstream.StreamConfig) []Difference {
 	c := comparison{what: "stream " + want.Name}
 	c.add("subjects", want.Subjects, have.Subjects)
@@ -45,11 +46,14 @@ func compareStream(want, have jetstream.StreamConfig) []Difference {
 	c.add("storage", want.Storage, have.Storage)
 	c.add("replicas", want.Replicas, have.Replicas)
 	c.add("max_msgs", want.MaxMsgs, have.MaxMsgs)
-	c.add("max_bytes", want.MaxBytes, have.MaxBytes)
+	if want.MaxBytes > 0 {
+		c.add("max_bytes", want.MaxBytes, have.MaxBytes)
+	}
 	c.add("max_age", want.MaxAge, have.MaxAge)
 	c.add("max_msgs_per_subject", want.MaxMsgsPerSubject, have.MaxMsgsPerSubject)
 	c.add("max_msg_size", want.MaxMsgSize, have.MaxMsgSize)
 	c.add("discard", want.Discard, have.Discard)
+	c.add("discard_new_per_subject", want.DiscardNewPerSubject, have.DiscardNewPerSubject)
 	c.add("deny_delete", want.DenyDelete, have.DenyDelete)
 	c.add("deny_purge", want.DenyPurge, have.DenyPurge)
 	c.add("allow_rollup_hdrs", want.AllowRollup, have.AllowRollup)

@@ -1,5 +1,5 @@
-// Package install makes what the services find: the streams EVENTS and OUTPUT, a
-// durable consumer for each service that reacts, the bucket PARKED, and the log's
+// Package install makes what the services find: the streams EVENTS, BLOBS, OUTPUT
+// and TRANSIT, a durable consumer for each service that reacts, the bucket PARKED, and the log's
 // first message, its genesis. It runs as NATS user installer, whose rights no
 // service has ('holdfast install'; dev does it itself).
 //
@@ -17,7 +17,10 @@
 // EVENTS keeps decisions for ever: no limit of age, number or bytes, deleting and
 // purging denied, and none of the features (rollup, TTL, schedules, counters,
 // direct get) by which a header could undo that or a follower answer stale.
-// OUTPUT keeps what agents stream for a bounded age and size, oldest out first.
+// BLOBS keeps the same way what is too large for a message of EVENTS, and each of its
+// subjects is written once. OUTPUT keeps what agents stream for a bounded age and size,
+// oldest out first. TRANSIT keeps large commands and answers for minutes; when it is
+// full it refuses more.
 //
 // # The consumers
 //

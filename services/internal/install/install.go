@@ -31,6 +31,11 @@ const (
 	// maxMessage is the size of a message on EVENTS and OUTPUT, headers included:
 	// NATS' default.
 	maxMessage = 1 << 20
+	// transitAge is how long what a large command or answer holds is kept: longer than
+	// any command may take. transitBytes bounds all of them together; a command beyond
+	// is refused, for nothing that is on its way may be lost.
+	transitAge   = 10 * time.Minute
+	transitBytes = 512 << 20
 	// maxAckPending is how many messages a service's instances may hold together.
 	maxAckPending = 65536
 )
@@ -104,7 +109,9 @@ func (in installation) verify(ctx context.Context) ([]part, error) {
 	}
 	parts := []part{
 		in.stream(in.eventsConfig()),
+		in.stream(in.blobsConfig()),
 		in.stream(in.outputConfig()),
+		in.stream(in.transitConfig()),
 		in.stream(in.parkedConfig()),
 	}
 	for _, service := range Reacting() {
@@ -176,6 +183,32 @@ func (in installation) eventsConfig() jetstream.StreamConfig {
 		MaxMsgs: -1, MaxBytes: -1, MaxMsgsPerSubject: -1, MaxConsumers: -1, MaxMsgSize: maxMessage,
 		Discard:    jetstream.DiscardNew, // a limit that someone sets must refuse, not forget
 		DenyDelete: true, DenyPurge: true,
+	}
+}
+
+// blobsConfig is what EVENTS is, and more: a subject has one message, which nothing
+// replaces.
+func (in installation) blobsConfig() jetstream.StreamConfig {
+	return jetstream.StreamConfig{
+		Name: events.StreamBlobs, Description: "Holdfast: contents too large for EVENTS, kept for ever",
+		Subjects:  []string{events.SubjectsBlobs},
+		Retention: jetstream.LimitsPolicy, Storage: jetstream.FileStorage, Replicas: in.opts.Replicas,
+		MaxMsgs: -1, MaxBytes: -1, MaxMsgsPerSubject: 1, MaxConsumers: -1, MaxMsgSize: maxMessage,
+		Discard: jetstream.DiscardNew, DiscardNewPerSubject: true,
+		DenyDelete: true, DenyPurge: true,
+	}
+}
+
+// transitConfig is for commands and answers that are too large for a message.
+func (in installation) transitConfig() jetstream.StreamConfig {
+	return jetstream.StreamConfig{
+		Name: events.StreamTransit, Description: "Holdfast: large commands and answers on their way",
+		Subjects:  []string{events.SubjectsTransit},
+		Retention: jetstream.LimitsPolicy, Storage: jetstream.FileStorage, Replicas: in.opts.Replicas,
+		MaxMsgs: -1, MaxBytes: transitBytes, MaxAge: transitAge,
+		MaxMsgsPerSubject: 1, MaxConsumers: -1, MaxMsgSize: maxMessage,
+		Discard: jetstream.DiscardNew, DiscardNewPerSubject: true,
+		DenyDelete: true,
 	}
 }
 

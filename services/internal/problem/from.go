@@ -11,11 +11,15 @@ import (
 
 	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/events"
+	"github.com/holdfast-io/holdfast/events/blob"
 	"github.com/holdfast-io/holdfast/events/eventlog"
 )
 
 // untilRoom is the advice that goes with a refusal for lack of room.
 const untilRoom = 30 * time.Second
+
+// blobRetryAfter is the advice where the store of large contents can't be reached.
+const blobRetryAfter = time.Second
 
 // From gives any error as a problem; nil for nil. A problem anywhere in the chain
 // is the answer itself.
@@ -24,6 +28,7 @@ const untilRoom = 30 * time.Second
 //	not-ready           NATS or the log can't be reached or isn't installed: nothing was sent
 //	storage-low         the log has no room for what this would store
 //	unknown-event-type  the log holds what this build doesn't know
+//	blob-unavailable    large contents can't be had or kept now, or are lost
 //	log-faulted         a broken chain, or an event of a service that may not write it
 //	invalid-request     a name that can't be a token of a subject
 //	payload-too-large   an envelope over its limit
@@ -47,6 +52,8 @@ func From(err error) *Error {
 		foreign        *events.ForeignTypeError
 		chain          *eventlog.ChainError
 		badToken       *events.BadTokenError
+		lost           *events.LostError
+		unavailable    *blob.UnavailableError
 	)
 	switch {
 	case errors.As(err, &unknownOutcome):
@@ -54,6 +61,12 @@ func From(err error) *Error {
 	case errors.As(err, &noRoom):
 		p := Wrap(api.CodeStorageLow, "The log's storage is nearly full: only what ends something is accepted until an operator has made room. Nothing changed.", err)
 		p.RetryAfter = untilRoom
+		return p
+	case errors.As(err, &lost):
+		return Wrap(api.CodeBlobUnavailable, "Contents of this session are lost: "+lost.Error()+"; an operator has to look at it.", err)
+	case errors.As(err, &unavailable):
+		p := Wrap(api.CodeBlobUnavailable, "The store of large contents can't be reached now; nothing changed. Try again.", err)
+		p.RetryAfter = blobRetryAfter
 		return p
 	case errors.As(err, &unknownType):
 		return Wrap(api.CodeUnknownEventType, unknownType.Error(), err)
