@@ -16,7 +16,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/holdfast-io/holdfast/events/blob/natsblob"
 	"github.com/holdfast-io/holdfast/events/eventlog"
+	"github.com/holdfast-io/holdfast/events/eventlog/bloblog"
 	"github.com/holdfast-io/holdfast/events/eventlog/natslog"
 	"github.com/holdfast-io/holdfast/events/output"
 	"github.com/holdfast-io/holdfast/events/output/natsoutput"
@@ -134,7 +136,15 @@ func OpenLog(nc *nats.Conn) (eventlog.Log, error) {
 	if err != nil {
 		return nil, err
 	}
-	return natslog.New(js, nc, natslog.Options{})
+	log, err := natslog.New(js, nc, natslog.Options{})
+	if err != nil {
+		return nil, err
+	}
+	blobs, err := natsblob.New(js, nc, natsblob.Beside)
+	if err != nil {
+		return nil, err
+	}
+	return bloblog.New(log, blobs), nil
 }
 
 func onConnection(ctx context.Context, nc *nats.Conn) (base, error) {
