@@ -44,17 +44,41 @@ const eventsEach = 50
 
 // life writes the life of a session.
 func life(id string, seed uint64) []step {
-	a := &author{rng: rand.New(rand.NewPCG(seed, 1)), id: id, now: lifeStart.Add(time.Duration(seed) * time.Second)} //nolint:gosec // repeatable on purpose
-	a.begin()
-	if !a.claim() {
+	a := newAuthor(id, seed)
+	if !a.lives(eventsEach - 10) {
 		return a.steps
-	}
-	for a.turn(); a.events < eventsEach-10; a.turn() {
-		a.pause()
-		a.message()
 	}
 	a.end()
 	return a.steps
+}
+
+// longLife writes the life of a session that has at least so many events and goes
+// on: it waits for its next message.
+func longLife(id string, events int) []step {
+	for seed := uint64(1); ; seed++ {
+		a := newAuthor(id, seed)
+		if a.lives(events) {
+			return a.steps
+		}
+	}
+}
+
+func newAuthor(id string, seed uint64) *author {
+	return &author{rng: rand.New(rand.NewPCG(seed, 1)), id: id, now: lifeStart.Add(time.Duration(seed) * time.Second)} //nolint:gosec // repeatable on purpose
+}
+
+// lives has the session go on until it has so many events; false says that it got no
+// sandbox and has ended.
+func (a *author) lives(events int) bool {
+	a.begin()
+	if !a.claim() {
+		return false
+	}
+	for a.turn(); a.events < events; a.turn() {
+		a.pause()
+		a.message()
+	}
+	return true
 }
 
 func (a *author) add(service events.Service, payloads ...session.Payload) {

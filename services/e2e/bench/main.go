@@ -30,6 +30,8 @@ var benchmarks = []benchmark{
 	{"remote", measureRemote},
 	{"answer", measureAnswer},
 	{"projector", measureProjector},
+	{"load", measureLoad},
+	{"timeline", measureTimeline},
 	{"viewers", measureViewers},
 }
 

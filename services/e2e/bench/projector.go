@@ -87,9 +87,17 @@ type written struct {
 	last                       uint64
 }
 
-// writeLives fills the log with lives, without waiting for each ack.
+// writeLives fills the log with lives.
 func (g *ground) writeLives(ctx context.Context, sessions int) (written, error) {
-	w := written{sessions: sessions}
+	w, err := g.write(ctx, func(first uint64, put func(events.Message) error) error { return lives(sessions, alive, first, put) })
+	w.sessions = sessions
+	return w, err
+}
+
+// write stores what author hands over, the first message at the sequence that it is
+// given, without waiting for each ack.
+func (g *ground) write(ctx context.Context, author func(first uint64, put func(events.Message) error) error) (written, error) {
+	var w written
 	writer, err := g.connect(ctx, broker.UserSession)
 	if err != nil {
 		return w, err
@@ -103,7 +111,7 @@ func (g *ground) writeLives(ctx context.Context, sessions int) (written, error) 
 	if err != nil {
 		return w, err
 	}
-	err = lives(sessions, alive, w.last+1, func(m events.Message) error {
+	err = author(w.last+1, func(m events.Message) error {
 		msg := nats.NewMsg(m.Subject)
 		msg.Header.Set(events.HeaderTypes, m.Envelope.Types())
 		msg.Data = m.Raw
@@ -134,15 +142,20 @@ func (g *ground) writeLives(ctx context.Context, sessions int) (written, error) 
 // migrated is a schema of read models in a database.
 type migrated struct{ dsn, schema string }
 
-// open makes the schema, empty, and connects to it. The tracer may be nil.
-func (m migrated) open(ctx context.Context, tracer pgx.QueryTracer) (*pgxpool.Pool, error) {
+// connect connects to the schema. The tracer may be nil.
+func (m migrated) connect(ctx context.Context, tracer pgx.QueryTracer) (*pgxpool.Pool, error) {
 	conf, err := pgxpool.ParseConfig(m.dsn)
 	if err != nil {
 		return nil, err
 	}
 	conf.ConnConfig.RuntimeParams["search_path"] = migrations.SearchPath(m.schema)
 	conf.ConnConfig.Tracer = tracer
-	pool, err := pgxpool.NewWithConfig(ctx, conf)
+	return pgxpool.NewWithConfig(ctx, conf)
+}
+
+// open makes the schema, empty, and connects to it. The tracer may be nil.
+func (m migrated) open(ctx context.Context, tracer pgx.QueryTracer) (*pgxpool.Pool, error) {
+	pool, err := m.connect(ctx, tracer)
 	if err != nil {
 		return nil, err
 	}
