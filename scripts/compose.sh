@@ -24,9 +24,10 @@ compose() {
 up() {
 	# Nothing is built or pulled here: `make images` did.
 	compose up --detach --no-build --pull never --wait --wait-timeout 180 --remove-orphans "$@"
+	compose run --rm -T --no-deps defaults
 	local url admin
 	url=http://$(compose port gateway 7070)
-	admin=$(sed -n 's/.*"name": *"admin", *"token": *"\([^"]*\)".*/\1/p' "$folder/tokens.yaml")
+	admin=$(sed -n 's/^HOLDFAST_ADMIN_TOKEN=//p' "$folder/env")
 	cat <<-EOF
 
 		Holdfast is ready at $url

@@ -10,31 +10,33 @@
 set -euo pipefail
 
 folder=${1:?usage: scripts/docker-secrets.sh FOLDER}
-[[ ! -e $folder/env ]] || exit 0
-
 umask 077
 mkdir -p "$folder"
+touch "$folder/env"
 
 # The p keeps NATS from reading a password as a number.
 secret() { echo "p$(od -An -N20 -tx1 /dev/urandom | tr -d ' \n')"; }
 
-person() { # NAME ROLES
-	printf '  - {"name": "%s", "token": "hf_%s", "roles": [%s], "tenants": ["default"]}\n' "$1" "$(secret)" "$2"
+# ensure adds what an older file lacks.
+ensure() { # NAME VALUE
+	grep -q "^$1=" "$folder/env" || echo "$1=$2" >>"$folder/env"
 }
 
-{
-	echo 'tokens:'
-	person admin '"admin", "operator", "developer", "approver", "auditor"'
-	person alice '"developer"'
-	person bob '"approver"'
-} >"$folder/tokens.yaml"
+person() { # NAME ROLES
+	printf '{"name": "%s", "token": "hf_%s", "roles": [%s], "tenants": ["default"]}' "$1" "$(secret)" "$2"
+}
 
-{
-	for user in SESSION WORKLOAD POLICY RUNNER GATEWAY PROJECTOR INSTALLER ROUTE; do
-		echo "HOLDFAST_NATS_PASSWORD_$user=$(secret)"
-	done
-	echo "HOLDFAST_POSTGRES_PASSWORD=$(secret)"
-	# One line, as Compose hands it to the gateway as a file.
-	echo "HOLDFAST_TOKENS='{\"tokens\": [$(sed -n 's/^  - //p' "$folder/tokens.yaml" | paste -sd,)]}'"
-} >"$folder/env.new"
-mv "$folder/env.new" "$folder/env"
+if [[ ! -e $folder/tokens.yaml ]]; then
+	# JSON is YAML, and one line, as Compose hands it to the gateway.
+	printf '{"tokens": [%s,\n%s,\n%s]}\n' \
+		"$(person admin '"admin", "operator", "developer", "approver", "auditor"')" \
+		"$(person alice '"developer"')" "$(person bob '"approver"')" >"$folder/tokens.yaml"
+fi
+token_of() { sed -n "s/.*\"name\": \"$1\", \"token\": \"\([^\"]*\)\".*/\1/p" "$folder/tokens.yaml"; }
+
+for user in SESSION WORKLOAD POLICY RUNNER GATEWAY PROJECTOR HOST INSTALLER ROUTE; do
+	ensure "HOLDFAST_NATS_PASSWORD_$user" "$(secret)"
+done
+ensure HOLDFAST_POSTGRES_PASSWORD "$(secret)"
+ensure HOLDFAST_ADMIN_TOKEN "$(token_of admin)"
+ensure HOLDFAST_TOKENS "'$(tr -d '\n' <"$folder/tokens.yaml")'"
