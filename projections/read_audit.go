@@ -41,16 +41,20 @@ func (r *Reader) Audit(ctx context.Context, tenant string, f AuditFilter, p Page
 	if err != nil {
 		return List[view.AuditEntry]{}, readError(err)
 	}
-	return list(name, rows, p.limit(), auditEntry,
+	return list(name, rows, p.limit(), func(row dbsqlc.AuditRow) (view.AuditEntry, error) { return r.auditEntry(ctx, row) },
 		func(row dbsqlc.AuditRow) place { return place{N: uint64(row.Seq), Idx: int(row.Idx)} })
 }
 
-func auditEntry(row dbsqlc.AuditRow) (view.AuditEntry, error) {
+func (r *Reader) auditEntry(ctx context.Context, row dbsqlc.AuditRow) (view.AuditEntry, error) {
 	redact, err := decode[[]string]([]byte(row.Redact))
 	if err != nil {
 		return view.AuditEntry{}, err
 	}
-	entries := view.AuditEntries(view.NewMasker(redact), message(row.Subject, row.Seq, row.Raw))
+	m, err := r.whole(ctx, message(row.Subject, row.Seq, row.Raw))
+	if err != nil {
+		return view.AuditEntry{}, err
+	}
+	entries := view.AuditEntries(view.NewMasker(redact), m)
 	if int(row.Idx) >= len(entries) {
 		return view.AuditEntry{}, fmt.Errorf("audit row %d/%d has no event in its envelope", row.Seq, row.Idx)
 	}

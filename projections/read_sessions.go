@@ -68,7 +68,7 @@ func (r *Reader) SessionAtN(ctx context.Context, tenant, id string, n uint64) (v
 		return view.Session{}, readError(err)
 	}
 	ms := column(rows, func(row dbsqlc.EnvelopesUpToNRow) events.Message { return message(row.Subject, row.Seq, row.Raw) })
-	st, err := foldUpTo(ms, n)
+	st, err := r.foldUpTo(ctx, ms, n)
 	if err != nil {
 		return view.Session{}, err
 	}
@@ -90,7 +90,7 @@ func (r *Reader) SessionAtTime(ctx context.Context, tenant, id string, at time.T
 		return view.Session{}, readError(err)
 	}
 	ms := column(rows, func(row dbsqlc.EnvelopesUpToTimeRow) events.Message { return message(row.Subject, row.Seq, row.Raw) })
-	st, err := foldUpTo(ms, last.N)
+	st, err := r.foldUpTo(ctx, ms, last.N)
 	if err != nil {
 		return view.Session{}, err
 	}
@@ -109,11 +109,23 @@ func message(subject string, seq int64, raw []byte) events.Message {
 	return m
 }
 
+// whole gives a kept message with the data that lies beside the log.
+func (r *Reader) whole(ctx context.Context, m events.Message) (events.Message, error) {
+	if r.cfg.Log == nil {
+		return m, nil
+	}
+	return r.cfg.Log.Whole(ctx, m)
+}
+
 // foldUpTo folds messages up to an event, as far as their chain goes: writers'
 // clocks may disagree a little, so a cut by time may leave a hole.
-func foldUpTo(ms []events.Message, n uint64) (*session.State, error) {
+func (r *Reader) foldUpTo(ctx context.Context, ms []events.Message, n uint64) (*session.State, error) {
 	st := session.New()
 	for _, m := range ms {
+		m, err := r.whole(ctx, m)
+		if err != nil {
+			return nil, err
+		}
 		if m.Envelope.N != st.N+1 || m.Envelope.N > n {
 			break
 		}

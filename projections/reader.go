@@ -23,7 +23,7 @@ type ReaderConfig struct {
 	// Epoch is the log's: what sweeps read must be of it.
 	Epoch string
 	// Log, where it is given, is asked whether it fits the read models before
-	// anything is swept by them.
+	// anything is swept by them, and for the data that lies beside it.
 	Log eventlog.Log
 	// Logger gets what goes wrong with waiting; nil discards.
 	Logger *slog.Logger

@@ -53,6 +53,9 @@ type Log interface {
 	// *TruncatedError, *EpochError and ErrNoGenesis where the log isn't, or is not
 	// any more, the one that from was taken from.
 	Tail(ctx context.Context, from uint64, handle func(events.Message) error) error
+	// Whole gives a message of this log that was kept elsewhere, as by a Copy, as the
+	// log itself would: with data that isn't in Raw in its place, or Lost.
+	Whole(ctx context.Context, m events.Message) (events.Message, error)
 	// Info tells the log's identity and extent.
 	Info(ctx context.Context) (Info, error)
 }

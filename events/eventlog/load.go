@@ -86,7 +86,8 @@ func (s *Store[A]) warm(ctx context.Context, subject string, last events.Message
 		if m.Seq > last.Seq {
 			break
 		}
-		if m.Subject != subject || e.apply(m) != nil {
+		m, err := s.cfg.Log.Whole(ctx, m)
+		if err != nil || m.Subject != subject || e.apply(m) != nil {
 			return s.empty()
 		}
 	}

@@ -92,6 +92,16 @@ func EnforcementOf(r events.Record) string {
 	return p.Enforcement
 }
 
+// payloadOf gives an event's payload, masked; one that is lost says so in its place:
+// the audit log goes on without it, but not as if it hadn't been.
+func payloadOf(mask Masker, r events.Record) json.RawMessage {
+	data, err := r.Contents()
+	if err != nil {
+		return mustJSON(map[string]string{"lost": err.Error()})
+	}
+	return mask.Payload(data)
+}
+
 // AuditEntries gives the audit entries of a message, masked with mask. A message
 // that isn't an aggregate's has none.
 func AuditEntries(mask Masker, m events.Message) []AuditEntry {
@@ -106,7 +116,7 @@ func AuditEntries(mask Masker, m events.Message) []AuditEntry {
 		entries[i] = AuditEntry{
 			Seq: m.Seq, N: meta.N, Tenant: a.Tenant, Kind: a.Aggregate, Subject: a.Key, Time: meta.Time,
 			Type: r.Type, V: r.V, Actor: Principal(e.Actor), Service: e.Service, Command: e.Command, Cause: e.Cause,
-			Outcome: OutcomeOf(r), Enforcement: EnforcementOf(r), Data: mask.Payload(r.Data),
+			Outcome: OutcomeOf(r), Enforcement: EnforcementOf(r), Data: payloadOf(mask, r),
 		}
 	}
 	return entries

@@ -65,7 +65,7 @@ func (l *Log) Last(ctx context.Context, subject string) (events.Message, bool, e
 	if err != nil || !ok {
 		return m, ok, err
 	}
-	m, err = Whole(ctx, l.blobs, m)
+	m, err = l.Whole(ctx, m)
 	return m, err == nil, err
 }
 
@@ -75,7 +75,7 @@ func (l *Log) Get(ctx context.Context, seq uint64) (events.Message, error) {
 	if err != nil {
 		return m, err
 	}
-	return Whole(ctx, l.blobs, m)
+	return l.Whole(ctx, m)
 }
 
 // Tail implements eventlog.Log.
@@ -83,7 +83,7 @@ func (l *Log) Tail(ctx context.Context, from uint64, handle func(events.Message)
 	return l.Log.Tail(ctx, from, func(m events.Message) error {
 		pace := stream.NewPace()
 		for {
-			whole, err := Whole(ctx, l.blobs, m)
+			whole, err := l.Whole(ctx, m)
 			if err == nil {
 				return handle(whole)
 			}
@@ -94,14 +94,14 @@ func (l *Log) Tail(ctx context.Context, from uint64, handle func(events.Message)
 	})
 }
 
-// Whole puts the data that is kept in a blob back into the message's events. The
-// error is a *blob.UnavailableError; events whose data is gone for good come with
-// Lost set instead.
-func Whole(ctx context.Context, blobs blob.Store, m events.Message) (events.Message, error) {
+// Whole implements eventlog.Log: it puts the data that is kept in a blob back into
+// the message's events. The error is a *blob.UnavailableError; events whose data is
+// gone for good come with Lost set instead.
+func (l *Log) Whole(ctx context.Context, m events.Message) (events.Message, error) {
 	if m.Envelope.Blob == nil || m.Envelope.Whole() {
 		return m, nil
 	}
-	kept, err := fetch(ctx, blobs, m)
+	kept, err := l.fetch(ctx, m)
 	lost, gone := errors.AsType[*events.LostError](err)
 	if err != nil && !gone {
 		return m, err
@@ -121,9 +121,9 @@ func Whole(ctx context.Context, blobs blob.Store, m events.Message) (events.Mess
 }
 
 // fetch gives the data of the events that have none, in order.
-func fetch(ctx context.Context, blobs blob.Store, m events.Message) ([]json.RawMessage, error) {
+func (l *Log) fetch(ctx context.Context, m events.Message) ([]json.RawMessage, error) {
 	ref := *m.Envelope.Blob
-	raw, err := blobs.Get(ctx, blob.OwnerOf(m.Subject), ref)
+	raw, err := l.blobs.Get(ctx, blob.OwnerOf(m.Subject), ref)
 	if err != nil {
 		if badName, ok := errors.AsType[*events.BadTokenError](err); ok { // not an aggregate's subject
 			return nil, &events.LostError{Blob: ref, Reason: "have no owner: " + badName.Error()}

@@ -135,6 +135,9 @@ func (l *Log) Tail(ctx context.Context, from uint64, handle func(events.Message)
 	}
 }
 
+// Whole implements eventlog.Log: this one's messages are whole.
+func (*Log) Whole(_ context.Context, m events.Message) (events.Message, error) { return m, nil }
+
 // Info implements eventlog.Log.
 func (l *Log) Info(context.Context) (eventlog.Info, error) {
 	l.mu.Lock()

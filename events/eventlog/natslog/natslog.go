@@ -119,6 +119,9 @@ func (l *Log) Get(ctx context.Context, seq uint64) (events.Message, error) {
 	return message(m), nil
 }
 
+// Whole implements eventlog.Log: this one's messages are whole.
+func (*Log) Whole(_ context.Context, m events.Message) (events.Message, error) { return m, nil }
+
 // Info implements eventlog.Log. The log's first message has to be its genesis.
 func (l *Log) Info(ctx context.Context) (eventlog.Info, error) {
 	first, last, err := l.reader.Extent(ctx)
