@@ -42,6 +42,7 @@ import (
 	"github.com/holdfast-io/holdfast/services/gateway/internal/invoke"
 	"github.com/holdfast-io/holdfast/services/gateway/internal/live"
 	"github.com/holdfast-io/holdfast/services/gateway/internal/rest"
+	"github.com/holdfast-io/holdfast/services/internal/brake"
 	"github.com/holdfast-io/holdfast/services/internal/command"
 	"github.com/holdfast-io/holdfast/services/internal/sandboxtoken"
 )
@@ -68,6 +69,9 @@ type Config struct {
 	// default is the public listener's own address, where that is on loopback under
 	// all its names.
 	Origins []string
+	// Storage tells whether the log's brake is set, and the fullest measure of its
+	// storage, for readiness; nil says nothing of it.
+	Storage func() (braking bool, fullest brake.Usage)
 	// Console are the console's files; nil for none.
 	Console fs.FS
 	// Metrics is where metrics are registered and read from; nil makes one.

@@ -109,6 +109,9 @@ func (g *Gateway) parts() []system.Part {
 			return nil
 		}})
 	}
+	if g.cfg.Storage != nil {
+		parts = append(parts, system.Part{Name: "storage", Degraded: g.storage})
+	}
 	return append(parts,
 		system.Part{Name: "postgres", Check: func(ctx context.Context) error {
 			if _, _, err := g.cfg.Views.Checkpoint(ctx); err != nil {
@@ -118,6 +121,17 @@ func (g *Gateway) parts() []system.Part {
 		}},
 		system.Part{Name: "projector", Check: g.checkProjector},
 	)
+}
+
+// storage says what is low, and what is done about it. The gateway stays ready: what
+// ends something has to get in.
+func (g *Gateway) storage() string {
+	braking, fullest := g.cfg.Storage()
+	if !braking {
+		return ""
+	}
+	return fmt.Sprintf("%.0f %% of the %s's limit is used: only what ends something is accepted until there is room",
+		100*fullest.Share(), fullest.What)
 }
 
 // checkLog says whether the log is the one that the gateway started with, and is

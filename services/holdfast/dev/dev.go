@@ -274,7 +274,7 @@ func (p *Program) startServices(ctx context.Context, g ground) error {
 	}
 	made := make(chan *gateway.Gateway, 1)
 	env := parts.Env{
-		Connect: g.broker.Connect, Pool: g.pool, Logger: p.cfg.Logger, Key: key, Metrics: parts.NewMetrics(),
+		Connect: g.broker.Connect, Pool: g.pool, Logger: p.cfg.Logger, Key: key, Metrics: parts.NewMetrics(), LogDir: g.dir.in("nats"),
 		Local: workload.Local{
 			DataDir: g.dir.path, SandboxdPath: g.sandboxd, AgentSocket: g.dir.in("agent", AgentSocket),
 			Isolation: p.cfg.Isolation,

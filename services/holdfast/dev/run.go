@@ -12,6 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/nats-io/nats.go"
+
 	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/events"
 	"github.com/holdfast-io/holdfast/events/eventlog"
@@ -167,6 +169,11 @@ func (p *Program) Banner() string {
   next       %s demo%s
              or open the console, create a session of runtime shell, and send it: ls -la
 `, p.ConsoleURL, p.URL, isolation, warn, TokensFile(p.DataDir), command, dir)
+}
+
+// Connect connects to the running program's NATS as one of its users; close it.
+func (p *Program) Connect(ctx context.Context, u broker.User) (*nats.Conn, error) {
+	return p.broker.Connect(ctx, u)
 }
 
 // OpenLog opens the running program's log for reading; close it.

@@ -128,7 +128,11 @@ func examineServer(ctx context.Context, o *cli.Options) []finding {
 	}
 	found := []finding{{Name: "server", OK: r.Ready, Detail: url}}
 	for _, p := range r.Parts {
-		found = append(found, finding{Name: "server." + p.Name, OK: p.Ready, Detail: p.Detail})
+		f := finding{Name: "server." + p.Name, OK: p.Ready && !p.Degraded, Detail: p.Detail}
+		if p.Degraded {
+			f.WayOut = "see docs/operations.md"
+		}
+		found = append(found, f)
 	}
 	return found
 }

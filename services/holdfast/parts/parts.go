@@ -26,6 +26,7 @@ import (
 	"github.com/holdfast-io/holdfast/projections"
 	"github.com/holdfast-io/holdfast/services/gateway"
 	"github.com/holdfast-io/holdfast/services/gateway/console"
+	"github.com/holdfast-io/holdfast/services/internal/brake"
 	"github.com/holdfast-io/holdfast/services/internal/broker"
 	"github.com/holdfast-io/holdfast/services/internal/reactor"
 	"github.com/holdfast-io/holdfast/services/internal/serving"
@@ -53,19 +54,23 @@ type Env struct {
 	Local workload.Local
 	// Gateway is where the gateway serves.
 	Gateway Gateway
+	// LogDir is where NATS keeps the log's files, where that is on this machine: the
+	// brake watches their file system. Empty watches only what NATS reports.
+	LogDir string
 }
 
 // Metrics are the metrics of a process: one registry for all services in it.
 type Metrics struct {
 	Registry *prometheus.Registry
 	reactors *reactor.Metrics
+	brake    *brake.Metrics
 }
 
 // NewMetrics makes a registry with the metrics of the process itself.
 func NewMetrics() *Metrics {
 	r := prometheus.NewRegistry()
 	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	return &Metrics{Registry: r, reactors: reactor.NewMetrics(r)}
+	return &Metrics{Registry: r, reactors: reactor.NewMetrics(r), brake: brake.NewMetrics(r)}
 }
 
 // Gateway is what only the gateway needs.
@@ -87,10 +92,17 @@ type base struct {
 	output output.Stream
 	epoch  string
 	reader *projections.Reader
+	// brake is what the log stands behind.
+	brake *brake.Brake
+	// stopBrake ends its measuring.
+	stopBrake func()
 }
 
 // close ends what the base has opened.
 func (b base) close() {
+	if b.stopBrake != nil {
+		b.stopBrake()
+	}
 	if b.reader != nil {
 		b.reader.Close()
 	}
@@ -118,16 +130,49 @@ func (e Env) base(ctx context.Context, user broker.User) (base, error) {
 		return base{}, err
 	}
 	b, err := onConnection(ctx, nc)
+	if err == nil && user != broker.UserProjector { // it appends nothing
+		err = e.brakeOn(ctx, &b)
+	}
 	if err == nil {
 		b.reader, err = projections.NewReader(projections.ReaderConfig{
 			Pool: e.Pool, Epoch: b.epoch, Log: b.log, Logger: e.Logger.With("service", string(user)),
 		})
 	}
 	if err != nil {
-		nc.Close()
+		b.nc = nc
+		b.close()
 		return base{}, fmt.Errorf("%s: %w", user, err)
 	}
 	return b, nil
+}
+
+// brakeOn puts the log behind a brake, which has measured once when this returns: a
+// service that starts on a full disk is to know it before its first command.
+func (e Env) brakeOn(ctx context.Context, b *base) error {
+	js, err := jetstream.New(b.nc)
+	if err != nil {
+		return err
+	}
+	cfg := brake.Config{Sources: []brake.Source{brake.JetStream(js)}, Logger: e.Logger}
+	if e.LogDir != "" {
+		cfg.Sources = append(cfg.Sources, brake.Disk(e.LogDir))
+	}
+	if e.Metrics != nil {
+		cfg.Metrics = e.Metrics.brake
+	}
+	if b.brake, err = brake.New(cfg); err != nil {
+		return err
+	}
+	b.brake.Measure(ctx)
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		b.brake.Run(ctx)
+	}()
+	b.stopBrake = func() { cancel(); <-done }
+	b.log = b.brake.Log(b.log)
+	return nil
 }
 
 // OpenLog gives the log on a connection, which stays the caller's to close.
@@ -248,7 +293,7 @@ func (e Env) RunGateway(ctx context.Context) error {
 	g, err := gateway.New(gateway.Config{ //nolint:contextcheck // it starts nothing; what Run starts ends with ctx
 		Metrics: registry,
 		NC:      b.nc, Log: b.log, Output: b.output, Epoch: b.epoch, Views: b.reader, TokensFile: e.Gateway.TokensFile,
-		SandboxKey: e.Gateway.Key, Listener: e.Gateway.Listener, AgentListener: e.Gateway.Agents, Console: console.Files(),
+		Storage: b.brake.State, SandboxKey: e.Gateway.Key, Listener: e.Gateway.Listener, AgentListener: e.Gateway.Agents, Console: console.Files(),
 		Logger: e.Logger.With("service", "gateway"),
 	})
 	if err != nil {

@@ -30,8 +30,12 @@ type Check func(ctx context.Context) error
 
 // Part is a part that the gateway needs, with its check.
 type Part struct {
-	Name  string
+	Name string
+	// Check may be nil for a part that always works.
 	Check Check
+	// Degraded says what somebody has to do something about though the part works, ""
+	// for nothing; may be nil. It must not wait. Its words are public.
+	Degraded func() string
 }
 
 // Readiness asks all parts, at the same time.
@@ -70,6 +74,9 @@ func (r *Readiness) Now(ctx context.Context) api.Readiness {
 }
 
 func ask(ctx context.Context, part Part) api.Part {
+	if part.Check == nil {
+		return degraded(part)
+	}
 	answer := make(chan error, 1)
 	go func() { answer <- part.Check(ctx) }()
 	select {
@@ -77,10 +84,20 @@ func ask(ctx context.Context, part Part) api.Part {
 		if err != nil {
 			return api.Part{Name: part.Name, Detail: err.Error()}
 		}
-		return api.Part{Name: part.Name, Ready: true}
+		return degraded(part)
 	case <-ctx.Done():
 		return api.Part{Name: part.Name, Detail: fmt.Sprintf("no answer in %s", checkTimeout)}
 	}
+}
+
+// degraded is a part that works, with what there is to say all the same.
+func degraded(part Part) api.Part {
+	out := api.Part{Name: part.Name, Ready: true}
+	if part.Degraded != nil {
+		out.Detail = part.Degraded()
+		out.Degraded = out.Detail != ""
+	}
+	return out
 }
 
 // ServeHTTP answers /readyz: 200 only when every part works.
