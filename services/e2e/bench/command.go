@@ -34,8 +34,12 @@ func (g *ground) newCommander(ctx context.Context, name string) (*commander, err
 	if err != nil {
 		return nil, err
 	}
-	handlers := session.Commands(serving.Config{Log: c.log, Epoch: g.epoch})
-	return &commander{handlers: handlers, log: c, name: name}, nil
+	return c.commander(g.epoch, name), nil
+}
+
+// commander issues commands on a connection.
+func (c connection) commander(epoch, name string) *commander {
+	return &commander{handlers: session.Commands(serving.Config{Log: c.log, Epoch: epoch}), log: c, name: name}
 }
 
 // create makes a session and gives the sequence of its first message.

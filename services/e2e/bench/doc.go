@@ -12,6 +12,7 @@
 //
 //	command     a request → appended event   against a compare-and-set publish of the same bytes
 //	throughput  the same, 64 sessions writing
+//	cluster     the same on three replicas
 //	remote      the same over NATS and over HTTP
 //	projector   EVENTS → Postgres            against COPY of the same rows into the same tables
 //	answer      a decision → the agent's next turn  against a NATS request and its reply

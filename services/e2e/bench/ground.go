@@ -60,7 +60,11 @@ func (l *lab) newGround(ctx context.Context, sync bool) (g *ground, err error) {
 		return g, err
 	}
 	g.epoch = genesis.Epoch
-	return g, g.applyRuntime(ctx)
+	workload, err := g.connect(ctx, broker.UserWorkload)
+	if err != nil {
+		return g, err
+	}
+	return g, workload.applyRuntime(ctx)
 }
 
 func (g *ground) onClose(f func() error) { g.closers = append(g.closers, f) }
@@ -89,6 +93,10 @@ func (g *ground) connect(ctx context.Context, user broker.User) (connection, err
 		return connection{}, err
 	}
 	g.onClose(func() error { nc.Close(); return nil })
+	return onConnection(nc)
+}
+
+func onConnection(nc *nats.Conn) (connection, error) {
 	js, err := jetstream.New(nc)
 	if err != nil {
 		return connection{}, err
@@ -112,11 +120,7 @@ func spec() runtime.Spec {
 }
 
 // applyRuntime appends the runtime as the workload service would.
-func (g *ground) applyRuntime(ctx context.Context) error {
-	c, err := g.connect(ctx, broker.UserWorkload)
-	if err != nil {
-		return err
-	}
+func (c connection) applyRuntime(ctx context.Context) error {
 	subject, err := events.SubjectOf(events.AggregateRuntime, tenant, recipe)
 	if err != nil {
 		return err

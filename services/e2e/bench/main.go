@@ -27,6 +27,7 @@ type benchmark struct {
 var benchmarks = []benchmark{
 	{"command", measureCommand},
 	{"throughput", measureThroughput},
+	{"cluster", measureCluster},
 	{"remote", measureRemote},
 	{"answer", measureAnswer},
 	{"projector", measureProjector},
