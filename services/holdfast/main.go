@@ -45,7 +45,7 @@ func root() *cobra.Command {
 	o.Flags(cmd)
 	cmd.PersistentPreRunE = func(*cobra.Command, []string) error { return o.Check() }
 	cmd.AddCommand(
-		operate.Dev(o, version), operate.Serve(version), operate.Install(), operate.NATSConf(), operate.Token(o), operate.Version(o, version),
+		operate.Dev(o, version), operate.Serve(version), operate.Ready(), operate.Install(), operate.NATSConf(), operate.Token(o), operate.Version(o, version),
 		operate.Projections(o), operate.Doctor(o),
 		cli.Demo(o), cli.Runtime(o), cli.Policy(o), cli.Session(o), cli.Approvals(o), cli.Audit(o), cli.Replay(o),
 	)

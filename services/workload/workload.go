@@ -3,6 +3,10 @@
 // back; and it keeps the runtimes. It appends workload.* and runtime.* and
 // nothing else.
 //
+// Sandboxes belong to a host, a process of its own ([RunHost]), which the service
+// reaches over NATS. So any number of replicas of the service share it, and a
+// sandbox survives all of them.
+//
 //	wanted and none ─▶ claim-requested ─▶ driver.Claim ─▶ claimed ─▶ bind, entrypoint answers ─▶ ready
 //	suspend-requested ─▶ driver.Suspend ─▶ suspended ─▶ (wanted) driver.Resume, bind ─▶ resumed
 //	ending ─▶ driver.Release ─▶ released          it ended by itself ─▶ lost
@@ -13,6 +17,7 @@
 package workload
 
 import (
+	"cmp"
 	"context"
 	"crypto/ed25519"
 	"errors"
@@ -22,8 +27,11 @@ import (
 	"github.com/holdfast-io/holdfast/services/internal/serving"
 	"github.com/holdfast-io/holdfast/services/workload/internal/app"
 	"github.com/holdfast-io/holdfast/services/workload/internal/decider"
-	"github.com/holdfast-io/holdfast/services/workload/internal/local"
+	"github.com/holdfast-io/holdfast/services/workload/internal/remote"
 )
+
+// DefaultHost is the name of a host that is given none.
+const DefaultHost = "local"
 
 // Config is what the service needs.
 type Config struct {
@@ -32,22 +40,8 @@ type Config struct {
 	Key ed25519.PrivateKey
 	// Runtimes lists the runtimes whose warm pools are to be kept.
 	Runtimes app.Runtimes
-	// Local is where sandboxes run.
-	Local Local
-}
-
-// Local configures the local driver.
-type Local struct {
-	// DataDir holds workspaces and what is known of sandboxes.
-	DataDir string
-	// SandboxdPath is the sandboxd binary.
-	SandboxdPath string
-	// AgentSocket is the gateway's agent listener, a unix socket.
-	AgentSocket string
-	// Isolation is "namespaces" or "none".
-	Isolation string
-	// SharePaths are directories of the host that sandboxes see read-only.
-	SharePaths []string
+	// Host names the host that runs the sandboxes; empty is DefaultHost.
+	Host string
 }
 
 // Validate names what is missing.
@@ -58,18 +52,15 @@ func (c Config) Validate() error {
 	return c.Config.Validate()
 }
 
-// Run serves until ctx ends; the sandboxes of the local driver end with it.
+// Run serves until ctx ends; sandboxes go on.
 func Run(ctx context.Context, cfg Config) (err error) {
 	if err := cfg.Validate(); err != nil {
 		return fmt.Errorf("workload service: %w", err)
 	}
 	a := app.New(app.Config{Log: cfg.Log, Epoch: cfg.Epoch, Copy: cfg.Copy, Key: cfg.Key, Logger: cfg.Logger, Now: cfg.Now})
-	d, err := local.New(ctx, local.Config{
-		DataDir: cfg.Local.DataDir, SandboxdPath: cfg.Local.SandboxdPath, AgentSocket: cfg.Local.AgentSocket,
-		Isolation: cfg.Local.Isolation, SharePaths: cfg.Local.SharePaths, Granter: a, Log: cfg.Logger,
-	})
+	d, err := remote.New(remote.Config{NC: cfg.NC, Host: cmp.Or(cfg.Host, DefaultHost), Granter: a, Logger: cfg.Logger}) //nolint:contextcheck // what it answers ends with Close
 	if err != nil {
-		return fmt.Errorf("local driver: %w", err)
+		return fmt.Errorf("workload service: %w", err)
 	}
 	defer func() { err = errors.Join(err, d.Close()) }()
 	a.UseDriver(d)
@@ -78,9 +69,3 @@ func Run(ctx context.Context, cfg Config) (err error) {
 		Requeue: a.UseRequeue, Background: func(ctx context.Context) error { return a.Watch(ctx, cfg.Runtimes) },
 	})
 }
-
-// Report says what a host can do for sandboxes.
-type Report = local.Report
-
-// Probe finds out what this host can do by trying it, with the sandboxd binary.
-func Probe(ctx context.Context, sandboxd string) Report { return local.Probe(ctx, sandboxd) }

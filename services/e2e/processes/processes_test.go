@@ -75,7 +75,8 @@ func install(t *testing.T) *installation {
 	in.serve("projector")
 	in.serve("session")
 	in.serve("policy")
-	in.serve("workload", "--sandboxes", dir, "--agent-socket", socket, "--isolation", harness.Isolation())
+	in.serve("host", "--sandboxes", dir, "--agent-socket", socket, "--isolation", harness.Isolation(), "--listen", "127.0.0.1:0")
+	in.serve("workload")
 	in.serve("runner")
 	in.serve("gateway", "--addr", in.addr, "--agent-socket", socket)
 	harness.Eventually(t, "every part works", func() bool {
@@ -180,6 +181,9 @@ func (in *installation) close() {
 	for name, c := range in.running {
 		if code := c.Interrupt(); code != 0 {
 			in.t.Errorf("%s ended with %d: %s", name, code, c.Said())
+		}
+		if in.t.Failed() {
+			in.t.Logf("%s said: %s", name, c.Said())
 		}
 	}
 	harness.Eventually(in.t, "nothing is left", func() bool { return len(harness.ProcessesNaming(in.dir)) == 0 })

@@ -96,7 +96,7 @@ func (d *dataDir) begin(reset bool) error {
 	if !reset {
 		return nil
 	}
-	for _, name := range []string{"nats", "postgres", "local", "agent", "server.json"} {
+	for _, name := range []string{"nats", "postgres", "local", "agent", "host", "server.json"} {
 		if err := os.RemoveAll(filepath.Join(d.path, name)); err != nil {
 			return fmt.Errorf("reset: %w", err)
 		}

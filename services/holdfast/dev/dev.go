@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"net"
 	"os"
-	"path/filepath"
 	"sync"
 	"syscall"
 	"time"
@@ -122,6 +121,7 @@ type ground struct {
 	dir      *dataDir
 	listener net.Listener
 	agents   net.Listener
+	relay    net.Listener
 	sandboxd string
 	broker   *broker.Broker
 	pool     *pgxpool.Pool
@@ -177,6 +177,10 @@ func (p *Program) listen(ctx context.Context, g *ground) (err error) {
 		return err
 	}
 	p.onClose(func() error { return ignoreClosed(g.agents.Close()) })
+	if g.relay, err = listenUnix(g.dir.in("host", relaySocket), 0o700, 0o600); err != nil {
+		return err
+	}
+	p.onClose(func() error { return ignoreClosed(g.relay.Close()) })
 	return os.MkdirAll(g.dir.in("bin"), 0o755)
 }
 
@@ -185,34 +189,6 @@ func ignoreClosed(err error) error {
 		return nil
 	}
 	return err
-}
-
-// AgentSocket is the name of the agents' listener in its directory.
-const AgentSocket = "agent.sock"
-
-// ListenForAgents makes the unix socket that sandboxes reach. They run under other
-// users, so it is writable by all; its directory is what they are shown of the
-// host. A path that is too long for a socket's address is reached through the
-// directory's descriptor.
-func ListenForAgents(dir string) (net.Listener, error) {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return nil, err
-	}
-	path := filepath.Join(dir, AgentSocket)
-	if err := ignoreMissing(os.Remove(path)); err != nil {
-		return nil, err
-	}
-	d, err := os.Open(dir)
-	if err != nil {
-		return nil, err
-	}
-	defer d.Close()
-	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: fmt.Sprintf("/proc/self/fd/%d/%s", d.Fd(), AgentSocket), Net: "unix"})
-	if err != nil {
-		return nil, err
-	}
-	l.SetUnlinkOnClose(false) // the address is of a descriptor that is closed by then
-	return l, os.Chmod(path, 0o666)
 }
 
 func (p *Program) startBroker(ctx context.Context, g *ground) (err error) {
@@ -272,12 +248,16 @@ func (p *Program) startServices(ctx context.Context, g ground) error {
 	if !ok {
 		return keyfile.ErrNoKey
 	}
-	made := make(chan *gateway.Gateway, 1)
+	made, hosting := make(chan *gateway.Gateway, 1), make(chan struct{})
 	env := parts.Env{
 		Connect: g.broker.Connect, Pool: g.pool, Logger: p.cfg.Logger, Key: key, Metrics: parts.NewMetrics(), LogDir: g.dir.in("nats"),
-		Local: workload.Local{
-			DataDir: g.dir.path, SandboxdPath: g.sandboxd, AgentSocket: g.dir.in("agent", AgentSocket),
-			Isolation: p.cfg.Isolation,
+		Host: parts.Host{
+			Local: workload.Local{
+				DataDir: g.dir.path, SandboxdPath: g.sandboxd, AgentSocket: g.dir.in("agent", AgentSocket),
+				Isolation: p.cfg.Isolation,
+			},
+			Listener: g.relay, URL: "unix:" + g.dir.in("host", relaySocket), Key: public,
+			Ready: func() { close(hosting) },
 		},
 		Gateway: parts.Gateway{
 			Listener: g.listener, Agents: g.agents, TokensFile: g.tokens, Key: public,
@@ -287,6 +267,12 @@ func (p *Program) startServices(ctx context.Context, g ground) error {
 	group, running := errgroup.WithContext(ctx)
 	for name, run := range env.All() {
 		group.Go(func() error {
+			if name == "workload" { // what it wants at the start finds the host there
+				select {
+				case <-hosting:
+				case <-running.Done():
+				}
+			}
 			if err := run(running); err != nil && running.Err() == nil {
 				return fmt.Errorf("%s stopped: %w", name, err)
 			}

@@ -10,6 +10,7 @@
 //	  nats/           JetStream: the log
 //	  postgres/       the views
 //	  agent/          the listener for agents, a unix socket
+//	  host/           the way to sandboxes, a unix socket
 //	  local/          sandboxes and workspaces
 //	  bin/            sandboxd, where it had to be built
 package dev

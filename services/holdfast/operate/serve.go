@@ -1,6 +1,7 @@
 package operate
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,6 +23,7 @@ import (
 	"github.com/holdfast-io/holdfast/services/internal/broker"
 	"github.com/holdfast-io/holdfast/services/internal/install"
 	"github.com/holdfast-io/holdfast/services/internal/keyfile"
+	"github.com/holdfast-io/holdfast/services/internal/ops"
 	"github.com/holdfast-io/holdfast/services/internal/postgres"
 	"github.com/holdfast-io/holdfast/services/workload"
 )
@@ -47,11 +49,18 @@ func Serve(version string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve SERVICE",
 		Short: "Run one service: " + strings.Join(parts.Services(), ", "),
-		Long: "Runs one service against a NATS and a Postgres that are installed already (holdfast install).\n\n" +
-			"  HOLDFAST_NATS_URL, HOLDFAST_NATS_PASSWORD_<USER>   NATS, and the service's own password there\n" +
-			"  HOLDFAST_POSTGRES_URL                              Postgres\n" +
-			"  HOLDFAST_KEY_FILE                                  workload: the key for sandboxes; gateway: its public half\n" +
-			"  HOLDFAST_TOKENS_FILE                               gateway: the people's tokens",
+		Long: "Runs one service against a NATS and a Postgres that are installed already (holdfast install). Any number of\n" +
+			"replicas of each may run, but one host of a name: sandboxes are processes of the host and end with it.\n\n" +
+			"  HOLDFAST_NATS_URL, HOLDFAST_NATS_PASSWORD_<USER>   NATS (several, comma separated), and the service's own password there\n" +
+			"  HOLDFAST_POSTGRES_URL                              Postgres; not for the host\n" +
+			"  HOLDFAST_KEY_FILE                                  workload: the key for sandboxes; gateway, host: its public half\n" +
+			"  HOLDFAST_TOKENS_FILE                               gateway: the people's tokens\n" +
+			"  HOLDFAST_SANDBOXD                                  host: the sandboxd binary\n\n" +
+			"With --health-addr a service answers /healthz, /readyz and /metrics there; the gateway does so at --addr anyhow.\n" +
+			"'holdfast ready URL' asks.",
+		Example: "  holdfast serve gateway --addr 0.0.0.0:7070 --agents-addr 0.0.0.0:7071\n" +
+			"  holdfast serve host --sandboxes /var/lib/holdfast --listen 0.0.0.0:7072 --advertise http://host:7072 --agents-url http://gateway:7071\n" +
+			"  holdfast serve workload",
 		Args: cobra.ExactArgs(1), ValidArgs: parts.Services(),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if !slices.Contains(parts.Services(), args[0]) {
@@ -62,35 +71,51 @@ func Serve(version string) *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
+	f.StringVar(&s.healthAddr, "health-addr", "", "address of /healthz, /readyz and /metrics of the process")
 	f.StringVar(&s.addr, "addr", dev.DefaultAddr, "gateway: address of the API and the console")
-	f.StringVar(&s.agentSocket, "agent-socket", "", "gateway and workload: the unix socket that sandboxes reach, in a directory of its own")
-	f.StringVar(&s.dataDir, "sandboxes", "", "workload: directory for sandboxes and workspaces")
-	f.StringVar(&s.sandboxd, "sandboxd", os.Getenv("HOLDFAST_SANDBOXD"), "workload: the sandboxd binary")
-	f.StringVar(&s.isolation, "isolation", "namespaces", "workload: namespaces or none")
+	f.StringVar(&s.agentsAddr, "agents-addr", "", "gateway: TCP address for what agents ask, by way of hosts' --agents-url")
+	f.StringVar(&s.agentSocket, "agent-socket", "", "gateway, and a host on the same machine: the unix socket that sandboxes reach, in a directory of its own")
+	f.StringVar(&s.hostName, "host", workload.DefaultHost, "workload and host: the host's name")
+	f.StringVar(&s.dataDir, "sandboxes", "", "host: directory for sandboxes and workspaces")
+	f.StringVar(&s.sandboxd, "sandboxd", os.Getenv("HOLDFAST_SANDBOXD"), "host: the sandboxd binary")
+	f.StringVar(&s.isolation, "isolation", "namespaces", "host: namespaces or none")
+	f.StringSliceVar(&s.share, "share", nil, "host: directories that sandboxes see, read-only")
+	f.StringVar(&s.listen, "listen", "127.0.0.1:7072", "host: TCP address at which the gateway and the runner reach sandboxes")
+	f.StringVar(&s.advertise, "advertise", "", "host: that address as the others reach it, http://host:port; the default is where it listens")
+	f.StringSliceVar(&s.agentsURL, "agents-url", nil, "host: gateways' --agents-addr, http://host:port; several are used in turn")
 	f.BoolVarP(&verbose, "verbose", "v", false, "log everything")
 	return cmd
 }
 
 // served is what the flags of serve say.
 type served struct {
-	addr, agentSocket, dataDir, sandboxd, isolation, version string
+	addr, agentsAddr, agentSocket, healthAddr, version        string
+	hostName, dataDir, sandboxd, isolation, listen, advertise string
+	share, agentsURL                                          []string
 }
 
-func (s served) run(cmd *cobra.Command, service string, verbose bool) error {
+func (s served) run(cmd *cobra.Command, service string, verbose bool) (err error) {
 	ctx, log := cmd.Context(), logger(cmd.ErrOrStderr(), verbose)
-	dsn := os.Getenv(postgres.EnvURL)
-	if dsn == "" {
-		return fmt.Errorf("set %s to the Postgres that holds the views", postgres.EnvURL)
-	}
-	pool, err := parts.OpenPool(ctx, dsn)
-	if err != nil {
-		return err
-	}
-	defer pool.Close()
+	h := &health{}
 	env := parts.Env{
-		Connect: func(ctx context.Context, u broker.User) (*nats.Conn, error) { return connectNATS(ctx, u, log) },
-		Pool:    pool, Logger: log, Metrics: parts.NewMetrics(),
-		Local: workload.Local{DataDir: s.dataDir, SandboxdPath: s.sandboxd, AgentSocket: s.agentSocket, Isolation: s.isolation},
+		Connect: func(ctx context.Context, u broker.User) (*nats.Conn, error) {
+			nc, err := connectNATS(ctx, u, log)
+			if err == nil {
+				h.uses(nc)
+			}
+			return nc, err
+		},
+		Logger: log, Metrics: parts.NewMetrics(), HostName: s.hostName,
+	}
+	if service != "host" {
+		dsn := os.Getenv(postgres.EnvURL)
+		if dsn == "" {
+			return fmt.Errorf("set %s to the Postgres that holds the views", postgres.EnvURL)
+		}
+		if env.Pool, err = parts.OpenPool(ctx, dsn); err != nil {
+			return err
+		}
+		defer env.Pool.Close()
 	}
 	switch service {
 	case "workload":
@@ -98,9 +123,22 @@ func (s served) run(cmd *cobra.Command, service string, verbose bool) error {
 			return fmt.Errorf("%s: %w", EnvKeyFile, err)
 		}
 	case "gateway":
-		if err := s.listen(ctx, &env); err != nil {
+		err = s.gateway(ctx, &env)
+	case "host":
+		err = s.host(ctx, &env, h)
+	}
+	if err != nil {
+		return err
+	}
+	if s.healthAddr != "" {
+		listening, stop := context.WithCancel(ctx)
+		said, err := ops.Listen(listening, s.healthAddr, ops.Config{Metrics: env.Metrics.Registry, Ready: h.check, Logger: log})
+		if err != nil {
+			stop()
 			return err
 		}
+		defer said.Wait()
+		defer stop()
 	}
 	fmt.Fprintf(cmd.OutOrStdout(), "holdfast %s serves\n", service)
 	err = env.All()[service](ctx)
@@ -110,24 +148,69 @@ func (s served) run(cmd *cobra.Command, service string, verbose bool) error {
 	return err
 }
 
-func (s served) listen(ctx context.Context, env *parts.Env) error {
-	if s.agentSocket == "" {
-		return errors.New("the gateway needs --agent-socket")
-	}
+// gateway opens what only the gateway needs.
+func (s served) gateway(ctx context.Context, env *parts.Env) error {
 	var lc net.ListenConfig
-	l, err := lc.Listen(ctx, "tcp", s.addr)
+	key, err := keyfile.Public(os.Getenv(EnvKeyFile))
+	if err != nil {
+		return fmt.Errorf("%s: %w", EnvKeyFile, err)
+	}
+	var agents net.Listener
+	switch {
+	case s.agentsAddr != "" && s.agentSocket != "":
+		return cli.Usage(errors.New("the gateway takes --agents-addr or --agent-socket, not both"))
+	case s.agentsAddr != "":
+		agents, err = lc.Listen(ctx, "tcp", s.agentsAddr)
+	case s.agentSocket != "":
+		agents, err = dev.ListenForAgents(filepath.Dir(s.agentSocket))
+	default:
+		return cli.Usage(errors.New("the gateway needs --agents-addr, or --agent-socket where the host is on this machine"))
+	}
 	if err != nil {
 		return err
 	}
-	agents, err := dev.ListenForAgents(filepath.Dir(s.agentSocket))
+	l, err := lc.Listen(ctx, "tcp", s.addr)
 	if err != nil {
-		return errors.Join(err, l.Close())
-	}
-	key, err := keyfile.Public(os.Getenv(EnvKeyFile))
-	if err != nil {
-		return errors.Join(fmt.Errorf("%s: %w", EnvKeyFile, err), l.Close(), agents.Close())
+		return errors.Join(err, agents.Close())
 	}
 	env.Gateway = parts.Gateway{Listener: l, Agents: agents, TokensFile: os.Getenv(EnvTokensFile), Key: key}
+	return nil
+}
+
+// host opens what only the host needs.
+func (s served) host(ctx context.Context, env *parts.Env, h *health) error {
+	key, err := keyfile.Public(os.Getenv(EnvKeyFile))
+	if err != nil {
+		return fmt.Errorf("%s: %w", EnvKeyFile, err)
+	}
+	if s.dataDir == "" || (len(s.agentsURL) == 0) == (s.agentSocket == "") {
+		return cli.Usage(errors.New("the host needs --sandboxes, and --agents-url, or --agent-socket where the gateway is on this machine"))
+	}
+	dir, err := filepath.Abs(s.dataDir)
+	if err != nil {
+		return err
+	}
+	s.dataDir = dir
+	var agents net.Listener
+	if s.agentSocket == "" {
+		s.agentSocket = filepath.Join(s.dataDir, "agent", dev.AgentSocket)
+		if agents, err = dev.ListenForAgents(filepath.Dir(s.agentSocket)); err != nil {
+			return err
+		}
+	}
+	var lc net.ListenConfig
+	l, err := lc.Listen(ctx, "tcp", s.listen)
+	if err != nil {
+		if agents != nil {
+			err = errors.Join(err, agents.Close())
+		}
+		return err
+	}
+	h.waits()
+	env.Host = parts.Host{
+		Local:    workload.Local{DataDir: s.dataDir, SandboxdPath: s.sandboxd, AgentSocket: s.agentSocket, Isolation: s.isolation, SharePaths: s.share},
+		Listener: l, URL: cmp.Or(s.advertise, "http://"+l.Addr().String()), Key: key, Agents: agents, Gateways: s.agentsURL, Ready: h.ready,
+	}
 	return nil
 }
 

@@ -50,8 +50,11 @@ type Env struct {
 	Metrics *Metrics
 	// Key signs for sandboxes; for the workload service.
 	Key ed25519.PrivateKey
-	// Local configures the local driver; for the workload service.
-	Local workload.Local
+	// HostName is the host of the sandboxes; for the workload service and the host.
+	// Empty is workload.DefaultHost.
+	HostName string
+	// Host is what only the host needs.
+	Host Host
 	// Gateway is where the gateway serves.
 	Gateway Gateway
 	// LogDir is where NATS keeps the log's files, where that is on this machine: the
@@ -226,13 +229,13 @@ func (e Env) serving(b base, service string) serving.Config {
 
 // Services lists what Serve takes, in the order in which dev starts them.
 func Services() []string {
-	return []string{"projector", "session", "policy", "workload", "runner", "gateway"}
+	return []string{"host", "projector", "session", "policy", "workload", "runner", "gateway"}
 }
 
 // All gives what runs each service until ctx ends, by its name.
 func (e Env) All() map[string]func(context.Context) error {
 	return map[string]func(context.Context) error{
-		"projector": e.Projector, "session": e.Session, "policy": e.Policy,
+		"host": e.RunHost, "projector": e.Projector, "session": e.Session, "policy": e.Policy,
 		"workload": e.Workload, "runner": e.Runner, "gateway": e.RunGateway,
 	}
 }
@@ -265,7 +268,7 @@ func (e Env) Workload(ctx context.Context) error {
 	}
 	defer b.close()
 	return workload.Run(ctx, workload.Config{
-		Config: e.serving(b, "workload"), Key: e.Key, Runtimes: b.reader, Local: e.Local,
+		Config: e.serving(b, "workload"), Key: e.Key, Runtimes: b.reader, Host: e.HostName,
 	})
 }
 

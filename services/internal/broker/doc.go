@@ -11,11 +11,12 @@
 //
 //	             EVENTS                        OUTPUT          commands
 //	session      ev.*.s.*                      -               answers its own
-//	workload     ev.*.s.* and ev.*.runtime.*   -               answers its own
+//	workload     ev.*.s.* and ev.*.runtime.*   -               answers its own; tells hosts what to do, answers them
 //	policy       ev.*.s.* and ev.*.policy.*    -               answers its own
 //	runner       ev.*.s.*                      writes, reads   answers its own; locate, note-activity, propose
 //	gateway      reads all                     reads all       sends all, pings services
 //	projector    reads all                     reads all       -
+//	host         -                             -               - (answers and asks the workload service)
 //	installer    genesis                       -               -
 //
 // The four that decide read single messages of EVENTS and have their own durable

@@ -39,12 +39,16 @@ type Client struct {
 	generation string
 }
 
-// NewClient makes a client for a sandbox's endpoint ("unix:/path" or
-// "http://host:port"). Session and generation go with every call; they may be
-// empty for a sandbox that is not bound yet, where only Health, WaitReady and
-// Bind answer.
+// NewClient is NewClientAt for a sandboxd that is reached directly.
 func NewClient(endpoint, session string, generation uint64) (*Client, error) {
-	tr, base, err := NewTransport(endpoint)
+	return NewClientAt(Endpoint{URL: endpoint}, session, generation)
+}
+
+// NewClientAt makes a client for a sandbox. Session and generation go with every
+// call; they may be empty for a sandbox that is not bound yet, where only Health,
+// WaitReady and Bind answer.
+func NewClientAt(at Endpoint, session string, generation uint64) (*Client, error) {
+	tr, base, err := at.transport()
 	if err != nil {
 		return nil, err
 	}

@@ -24,30 +24,48 @@ var ErrEndpoint = errors.New("invalid endpoint")
 // make requests with. It uses no proxy and never asks for compression, so that
 // what passes stays as it is.
 func NewTransport(endpoint string) (*http.Transport, *url.URL, error) {
-	var dialer net.Dialer
-	tr := &http.Transport{
+	dial, host, err := dialerOf(endpoint)
+	if err != nil {
+		return nil, nil, err
+	}
+	return transportBy(dial), &url.URL{Scheme: "http", Host: host}, nil
+}
+
+// dialFunc makes a connection.
+type dialFunc func(ctx context.Context) (net.Conn, error)
+
+func transportBy(dial dialFunc) *http.Transport {
+	return &http.Transport{
 		DisableCompression:  true,
 		MaxIdleConnsPerHost: 16,
 		IdleConnTimeout:     90 * time.Second,
+		DialContext:         func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) },
 	}
+}
+
+// Dial connects to an endpoint ("unix:/path" or "http://host:port").
+func Dial(ctx context.Context, endpoint string) (net.Conn, error) {
+	dial, _, err := dialerOf(endpoint)
+	if err != nil {
+		return nil, err
+	}
+	return dial(ctx)
+}
+
+// dialerOf gives how an endpoint is dialled, and the host that requests name.
+func dialerOf(endpoint string) (dial dialFunc, host string, err error) {
+	var dialer net.Dialer
 	if path, ok := strings.CutPrefix(endpoint, "unix:"); ok {
 		if !filepath.IsAbs(path) {
-			return nil, nil, fmt.Errorf("%w: %q: the path of a socket must be absolute", ErrEndpoint, endpoint)
+			return nil, "", fmt.Errorf("%w: %q: the path of a socket must be absolute", ErrEndpoint, endpoint)
 		}
-		tr.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return dialUnix(ctx, &dialer, path)
-		}
-		return tr, &url.URL{Scheme: "http", Host: "sandbox"}, nil
+		return func(ctx context.Context) (net.Conn, error) { return dialUnix(ctx, &dialer, path) }, "sandbox", nil
 	}
 	base, err := url.Parse(endpoint)
 	if err != nil || base.Scheme != "http" || base.Port() == "" || strings.Trim(base.Path, "/") != "" {
-		return nil, nil, fmt.Errorf("%w: %q: want unix:/path or http://host:port", ErrEndpoint, endpoint)
+		return nil, "", fmt.Errorf("%w: %q: want unix:/path or http://host:port", ErrEndpoint, endpoint)
 	}
-	addr := base.Host
-	tr.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return dialer.DialContext(ctx, "tcp", addr)
-	}
-	return tr, &url.URL{Scheme: "http", Host: addr}, nil
+	return func(ctx context.Context) (net.Conn, error) { return dialer.DialContext(ctx, "tcp", base.Host) }, base.Host, nil
 }
 
 // dialUnix reaches a socket whose path is too long for a sockaddr_un by way of

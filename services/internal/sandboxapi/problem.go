@@ -27,7 +27,11 @@ const (
 	CodeUpstreamDown     = "upstream-unreachable"
 	CodeEntrypointFailed = "entrypoint-failed"
 	CodeStopping         = "stopping"
-	CodeInternal         = "internal"
+	// Of a host's relay: a missing or wrong access token, and a token for an
+	// incarnation that doesn't run there (any more).
+	CodeNoAccess    = "no-access"
+	CodeSandboxGone = "sandbox-gone"
+	CodeInternal    = "internal"
 )
 
 // Problem is an RFC 9457 problem, the body of every error of sandboxd's API.

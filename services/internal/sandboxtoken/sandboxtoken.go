@@ -8,6 +8,10 @@
 // of the sandbox, so that one from before a suspend, a loss or the end is of no
 // use: whoever verifies it compares generation and Pod UID with the session's own
 // ([Claims.Current]).
+//
+// The same claims under another audience are the access token ([MintAccess]): with
+// it the gateway and the runner reach a sandbox through its host's relay. Neither
+// stands for the other.
 package sandboxtoken
 
 import (
@@ -26,7 +30,9 @@ const (
 	// Lifetime is how long a token is good for; the design's ten minutes.
 	Lifetime = 10 * time.Minute
 	issuer   = "holdfast"
-	audience = "agent"
+	// audience is of what sandboxes present, audienceHost of what hosts are presented.
+	audience     = "agent"
+	audienceHost = "host"
 	// leeway bridges clocks that differ between machines.
 	leeway = 5 * time.Second
 	// maxLength bounds what is parsed at all.
@@ -79,6 +85,15 @@ type wire struct {
 
 // Mint signs a token that is good from now until expires, which comes with it.
 func Mint(key ed25519.PrivateKey, c Claims, now time.Time) (token string, expires time.Time, err error) {
+	return mint(key, audience, c, now)
+}
+
+// MintAccess is Mint for an access token.
+func MintAccess(key ed25519.PrivateKey, c Claims, now time.Time) (token string, expires time.Time, err error) {
+	return mint(key, audienceHost, c, now)
+}
+
+func mint(key ed25519.PrivateKey, audience string, c Claims, now time.Time) (token string, expires time.Time, err error) {
 	if err := c.Validate(); err != nil {
 		return "", time.Time{}, err
 	}
@@ -107,6 +122,15 @@ type Verifier struct {
 
 // NewVerifier makes a Verifier. now is the clock; nil means time.Now.
 func NewVerifier(key ed25519.PublicKey, now func() time.Time) (*Verifier, error) {
+	return newVerifier(key, audience, now)
+}
+
+// NewAccessVerifier is NewVerifier for access tokens.
+func NewAccessVerifier(key ed25519.PublicKey, now func() time.Time) (*Verifier, error) {
+	return newVerifier(key, audienceHost, now)
+}
+
+func newVerifier(key ed25519.PublicKey, audience string, now func() time.Time) (*Verifier, error) {
 	if len(key) != ed25519.PublicKeySize {
 		return nil, errors.New("sandbox token: no verification key")
 	}

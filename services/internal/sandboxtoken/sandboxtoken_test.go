@@ -56,6 +56,35 @@ func TestMintedVerifies(t *testing.T) {
 	}
 }
 
+// An access token opens a host's relay and nothing else, and what a sandbox holds
+// doesn't open one.
+func TestAudiencesAreApart(t *testing.T) {
+	t.Parallel()
+	public, private := keys(t)
+	agents := verifier(t, public, now)
+	hosts, err := NewAccessVerifier(public, func() time.Time { return now })
+	if err != nil {
+		t.Fatal(err)
+	}
+	access, _, err := MintAccess(private, claims, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	token, _, err := Mint(private, claims, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := hosts.Verify(access); err != nil || got != claims {
+		t.Errorf("access: %+v, %v", got, err)
+	}
+	if _, err := agents.Verify(access); !errors.Is(err, ErrInvalid) {
+		t.Errorf("an access token speaks for an agent: %v", err)
+	}
+	if _, err := hosts.Verify(token); !errors.Is(err, ErrInvalid) {
+		t.Errorf("a sandbox's own token opens the relay: %v", err)
+	}
+}
+
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	public, private := keys(t)

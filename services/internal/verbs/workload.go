@@ -1,6 +1,9 @@
 package verbs
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"time"
+)
 
 // The verbs of the workload service.
 const (
@@ -20,6 +23,10 @@ type LocateResult struct {
 	Endpoint   string `json:"endpoint"`
 	PodUID     string `json:"podUid"`
 	Generation uint64 `json:"generation"`
+	// Access is the token for the relay that answers there, good until AccessUntil;
+	// empty where sandboxd itself does.
+	Access      string    `json:"access,omitempty"`
+	AccessUntil time.Time `json:"accessUntil,omitzero"`
 }
 
 // ApplyBody is the body of RuntimeApply and PolicyApply: the spec as JSON.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
 
@@ -30,11 +31,27 @@ type target struct {
 // routes are the addresses of sandboxes that were called lately.
 type routes struct {
 	commands *command.Client
-	known    *lru.Cache[target, *sandboxapi.Client]
+	known    *lru.Cache[target, route]
+}
+
+// route is the way to a sandbox, and until when new connections may be made by it;
+// zero is for ever.
+type route struct {
+	*sandboxapi.Client
+	until time.Time
+}
+
+// renewAhead is how long before its end a route is asked for anew: a request that
+// has begun must not find it closed.
+const renewAhead = time.Minute
+
+// good says whether the route may still be taken.
+func (r route) good(now time.Time) bool {
+	return r.until.IsZero() || now.Before(r.until.Add(-renewAhead))
 }
 
 func newRoutes(commands *command.Client) *routes {
-	known, err := lru.NewWithEvict(maxRoutes, func(_ target, c *sandboxapi.Client) { c.Close() })
+	known, err := lru.NewWithEvict(maxRoutes, func(_ target, r route) { r.Close() })
 	if err != nil {
 		panic(err) // the size is a constant
 	}
@@ -44,8 +61,8 @@ func newRoutes(commands *command.Client) *routes {
 // find gives the way to a sandbox, asking the workload service where it isn't
 // known. What that answers for another incarnation is not taken.
 func (r *routes) find(ctx context.Context, to target) (*sandboxapi.Client, error) {
-	if c, ok := r.known.Get(to); ok {
-		return c, nil
+	if found, ok := r.known.Get(to); ok && found.good(time.Now()) {
+		return found.Client, nil
 	}
 	body, err := json.Marshal(verbs.LocateBody{Generation: to.generation})
 	if err != nil {
@@ -64,11 +81,11 @@ func (r *routes) find(ctx context.Context, to target) (*sandboxapi.Client, error
 	if found.Generation != to.generation || found.PodUID != to.podUID {
 		return nil, unreachable(nil)
 	}
-	c, err := sandboxapi.NewClient(found.Endpoint, to.session, to.generation)
+	c, err := sandboxapi.NewClientAt(sandboxapi.Endpoint{URL: found.Endpoint, Access: found.Access}, to.session, to.generation)
 	if err != nil {
 		return nil, fmt.Errorf("locate %s: %w", to.session, err)
 	}
-	r.known.Add(to, c)
+	r.known.Add(to, route{Client: c, until: found.AccessUntil})
 	return c, nil
 }
 

@@ -142,5 +142,5 @@ func (a *App) sandbox(ctx context.Context, key reactor.Key, run *session.Run) (*
 	if at.PodUID != run.PodUID {
 		return nil, fmt.Errorf("the sandbox of run %s is gone: pod %s is now %s", run.ID, run.PodUID, at.PodUID)
 	}
-	return sandboxapi.NewClient(at.Endpoint, key.Session, run.Generation)
+	return sandboxapi.NewClientAt(sandboxapi.Endpoint{URL: at.Endpoint, Access: at.Access}, key.Session, run.Generation)
 }

@@ -7,8 +7,6 @@ import (
 	"crypto/ed25519"
 	"errors"
 	"log/slog"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/holdfast-io/holdfast/events"
@@ -39,22 +37,16 @@ type App struct {
 	sessions *eventlog.Store[*session.State]
 	runtimes *eventlog.Store[*runtime.State]
 	policies *eventlog.Store[*policy.State]
-
-	// stalePools says that a warm pool isn't what its runtime wants.
-	stalePools atomic.Bool
-
-	mu      sync.Mutex
-	granted map[string]grant // by Pod UID
 }
 
 // New makes an App. The driver comes by UseDriver, because it needs the App as
-// its Granter first.
+// its granter first.
 func New(cfg Config) *App {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
 	return &App{
-		cfg: cfg, granted: map[string]grant{},
+		cfg: cfg,
 		sessions: eventlog.NewStore(eventlog.Config[*session.State]{
 			Log: cfg.Log, New: session.New, Service: events.ServiceWorkload, Copy: cfg.Copy, Epoch: cfg.Epoch, Now: cfg.Now,
 		}),

@@ -13,61 +13,44 @@ import (
 	"github.com/holdfast-io/holdfast/services/internal/sandboxapi"
 	"github.com/holdfast-io/holdfast/services/internal/sandboxtoken"
 	"github.com/holdfast-io/holdfast/services/workload/internal/bind"
-	"github.com/holdfast-io/holdfast/services/workload/internal/driver"
+	"github.com/holdfast-io/holdfast/services/workload/internal/remote"
 )
 
-var _ driver.Granter = (*App)(nil)
-
-// grant is a bind that was redeemed.
-type grant struct{ bind bind.Bind }
+var _ remote.Granter = (*App)(nil)
 
 // Errors of the Granter.
 var (
-	errRedeemed  = errors.New("this sandbox was bound before, to another session")
 	errOtherPod  = errors.New("the bind is for another sandbox")
-	errNotBound  = errors.New("this sandbox was never bound")
 	errNotWanted = errors.New("the session has no such sandbox any more")
 )
 
 // Redeem gives a sandbox its session's token and config, for a bind that this
-// service signed for exactly this Pod UID. A sandbox is bound once: the same bind
-// again gives the same session, any other is refused.
+// service signed for exactly this Pod UID. Any replica can: what it takes is the bind
+// and the log. That a sandbox is bound once is seen to where it lives, by its host and
+// by sandboxd itself.
 func (a *App) Redeem(ctx context.Context, podUID, signed string) (sandboxapi.Grant, error) {
 	b, err := bind.Verify(a.publicKey(), signed, a.cfg.Now())
 	if err != nil {
 		return sandboxapi.Grant{}, err
 	}
+	return a.grantTo(ctx, podUID, b)
+}
+
+// Renew gives a bound sandbox a fresh token while it is its session's, for the bind
+// that it once redeemed.
+func (a *App) Renew(ctx context.Context, podUID, signed string) (sandboxapi.Grant, error) {
+	b, err := bind.Read(a.publicKey(), signed)
+	if err != nil {
+		return sandboxapi.Grant{}, err
+	}
+	return a.grantTo(ctx, podUID, b)
+}
+
+func (a *App) grantTo(ctx context.Context, podUID string, b bind.Bind) (sandboxapi.Grant, error) {
 	if b.PodUID != podUID {
 		return sandboxapi.Grant{}, errOtherPod
 	}
-	a.mu.Lock()
-	before, ok := a.granted[podUID]
-	if !ok {
-		a.granted[podUID] = grant{bind: b}
-	}
-	a.mu.Unlock()
-	if ok && before.bind != b {
-		return sandboxapi.Grant{}, errRedeemed
-	}
 	return a.grantFor(ctx, b)
-}
-
-// Renew gives a bound sandbox a fresh token while it is its session's.
-func (a *App) Renew(ctx context.Context, podUID string) (sandboxapi.Grant, error) {
-	a.mu.Lock()
-	g, ok := a.granted[podUID]
-	a.mu.Unlock()
-	if !ok {
-		return sandboxapi.Grant{}, errNotBound
-	}
-	return a.grantFor(ctx, g.bind)
-}
-
-// forget drops what was granted to an incarnation that is gone.
-func (a *App) forget(podUID string) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	delete(a.granted, podUID)
 }
 
 func (a *App) grantFor(ctx context.Context, b bind.Bind) (sandboxapi.Grant, error) {

@@ -100,26 +100,38 @@ func TestRenew(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
 	w := newWorld(t)
-	if _, err := w.app.Renew(ctx, "pod-1"); err == nil {
-		t.Error("one that was never bound renews")
+	second := func(b *bind.Bind) { b.PodUID = "pod-2" }
+	signed, resumed := w.sign(nil), w.sign(second)
+	if _, err := w.app.Renew(ctx, "pod-1", signed); err == nil {
+		t.Error("one that was never claimed renews")
 	}
 	w.settle()
 	w.now = w.now.Add(time.Hour)
-	if grant, err := w.app.Renew(ctx, "pod-1"); err != nil || grant.ExpiresUnix <= w.now.Unix() {
+	w.restart() // any replica renews, also one that granted nothing
+	if _, err := w.app.Renew(ctx, "pod-2", signed); err == nil {
+		t.Error("a sandbox renews by another's bind")
+	}
+	if _, err := w.app.Renew(ctx, "pod-2", resumed); err == nil {
+		t.Error("a sandbox that isn't the session's renews")
+	}
+	if _, err := w.app.Renew(ctx, "pod-1", signed[:len(signed)-4]); err == nil {
+		t.Error("a forged bind renews")
+	}
+	if grant, err := w.app.Renew(ctx, "pod-1", signed); err != nil || grant.ExpiresUnix <= w.now.Unix() {
 		t.Errorf("%+v, %v", grant, err)
 	}
 	w.append(session.SuspendRequested{Cause: "request"})
 	w.settle()
 	w.append(session.ResumeRequested{Cause: "request"})
 	w.settle()
-	if _, err := w.app.Renew(ctx, "pod-1"); err == nil {
+	if _, err := w.app.Renew(ctx, "pod-1", signed); err == nil {
 		t.Error("the incarnation before the suspend renews")
 	}
-	if _, err := w.app.Renew(ctx, "pod-2"); err != nil {
+	if _, err := w.app.Renew(ctx, "pod-2", resumed); err != nil {
 		t.Error(err)
 	}
 	w.append(session.Terminated{})
-	if _, err := w.app.Renew(ctx, "pod-2"); err == nil {
+	if _, err := w.app.Renew(ctx, "pod-2", resumed); err == nil {
 		t.Error("the sandbox of a session that ends renews")
 	}
 }

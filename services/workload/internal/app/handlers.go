@@ -8,6 +8,7 @@ import (
 	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/services/internal/command"
 	"github.com/holdfast-io/holdfast/services/internal/problem"
+	"github.com/holdfast-io/holdfast/services/internal/sandboxtoken"
 	"github.com/holdfast-io/holdfast/services/internal/verbs"
 	"github.com/holdfast-io/holdfast/services/workload/internal/decider"
 	"github.com/holdfast-io/holdfast/services/workload/internal/driver"
@@ -45,6 +46,8 @@ func (a *App) locate(ctx context.Context, tenant string, req command.Request) (c
 	}
 	at, err := a.driver.Locate(ctx, w.ref)
 	switch {
+	case errors.Is(err, driver.ErrUnreachable):
+		return command.Reply{}, problem.Wrap(api.CodeSandboxUnreachable, "the sandbox's host does not answer now", err)
 	case errors.Is(err, driver.ErrNotFound), errors.Is(err, driver.ErrNotRunning):
 		return command.Reply{}, problem.Wrap(api.CodeSandboxUnreachable, "the sandbox is gone", err)
 	case err != nil:
@@ -52,5 +55,14 @@ func (a *App) locate(ctx context.Context, tenant string, req command.Request) (c
 	case at.PodUID != w.podUID:
 		return command.Reply{}, problem.New(api.CodeSandboxUnreachable, "the sandbox was started again; the session takes notice shortly")
 	}
-	return command.Result(0, 0, false, verbs.LocateResult{Endpoint: at.URL, PodUID: at.PodUID, Generation: w.ref.Generation})
+	found := verbs.LocateResult{Endpoint: at.URL, PodUID: at.PodUID, Generation: w.ref.Generation}
+	if at.Relayed {
+		found.Access, found.AccessUntil, err = sandboxtoken.MintAccess(a.cfg.Key, sandboxtoken.Claims{
+			Tenant: tenant, Session: req.Session, Generation: w.ref.Generation, PodUID: at.PodUID,
+		}, a.cfg.Now())
+		if err != nil {
+			return command.Reply{}, err
+		}
+	}
+	return command.Result(0, 0, false, found)
 }

@@ -8,12 +8,13 @@ import (
 
 	"github.com/holdfast-io/holdfast/services/internal/sandboxapi"
 	"github.com/holdfast-io/holdfast/services/workload/internal/driver"
+	"github.com/holdfast-io/holdfast/services/workload/internal/remote"
 )
 
 // scripted is a driver whose faults a test writes. It keeps the contract's rules:
 // older intents are refused, one generation runs at a time.
 type scripted struct {
-	granter driver.Granter
+	granter remote.Granter
 	events  chan driver.Event
 
 	mu     sync.Mutex
@@ -28,6 +29,8 @@ type scripted struct {
 	hooks  map[string]func()
 	// slow makes Ready wait for as long as it may.
 	slow bool
+	// relayed makes it one behind a relay.
+	relayed bool
 }
 
 type sandbox struct {
@@ -176,7 +179,7 @@ func (d *scripted) Locate(_ context.Context, ref driver.Ref) (driver.Endpoint, e
 	if err != nil {
 		return driver.Endpoint{}, err
 	}
-	return driver.Endpoint{URL: "unix:/" + b.pod, PodUID: b.pod}, nil
+	return driver.Endpoint{URL: "unix:/" + b.pod, PodUID: b.pod, Relayed: d.relayed}, nil
 }
 
 func (d *scripted) Bind(ctx context.Context, ref driver.Ref, bind string) (sandboxapi.Health, error) {
@@ -244,8 +247,6 @@ func (d *scripted) pool(runtime string) int {
 	defer d.mu.Unlock()
 	return d.pools[runtime]
 }
-
-func (d *scripted) Isolation() string { return "none" }
 
 func (d *scripted) Close() error { return nil }
 

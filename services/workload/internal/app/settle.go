@@ -22,6 +22,9 @@ const (
 	patience = time.Second
 	// retryAfter is how soon a claim or resume that failed is tried again.
 	retryAfter = 250 * time.Millisecond
+	// hostAgain is how soon a host that doesn't answer is asked again. Nothing is known
+	// of what it has, so nothing is decided; its return has everything looked at.
+	hostAgain = 2 * time.Second
 )
 
 // errLater says that a step is tried again after retryAfter. It is no failure of
@@ -49,6 +52,9 @@ func (a *App) Settle(ctx context.Context, key reactor.Key) error {
 			continue
 		case errors.Is(err, errLater):
 			a.requeue.EnqueueAfter(key, retryAfter)
+			return nil
+		case errors.Is(err, driver.ErrUnreachable):
+			a.requeue.EnqueueAfter(key, hostAgain)
 			return nil
 		case err != nil:
 			return fmt.Errorf("%s: %w", w.action, err)
@@ -82,7 +88,6 @@ func (a *App) act(ctx context.Context, w want) (again bool, err error) {
 		if err != nil {
 			return false, err
 		}
-		a.forget(w.podUID)
 		failpoint.Hit("workload-put-away")
 		return true, a.step(ctx, w.ref.Tenant, w.ref.Session, "suspend", decider.Suspended(w.ref.Generation))
 	case decider.Release:
@@ -112,7 +117,6 @@ func (a *App) release(ctx context.Context, w want) error {
 		a.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "the workspace of a failed session is kept",
 			slog.String("tenant", w.ref.Tenant), slog.String("session", w.ref.Session))
 	}
-	a.forget(w.podUID)
 	failpoint.Hit("workload-removed")
 	return a.step(ctx, w.ref.Tenant, w.ref.Session, "release", decider.Released(w.ref.Generation))
 }
@@ -144,7 +148,6 @@ func (a *App) becomeReady(ctx context.Context, w want) error {
 	took, health, err := a.prepare(ctx, w, w.podUID)
 	switch {
 	case isGone(err) && a.cfg.Now().Before(w.claimAt):
-		a.forget(w.podUID)
 		return errors.Join(errLater, a.claim(ctx, w))
 	case err != nil:
 		return a.failed(ctx, w, err)

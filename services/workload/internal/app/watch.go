@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"time"
 
@@ -37,21 +38,34 @@ func (a *App) Watch(ctx context.Context, runtimes Runtimes) error {
 			if !ok {
 				return driver.ErrClosed
 			}
-			a.ended(ctx, e)
+			if !e.Began {
+				a.ended(ctx, e)
+				continue
+			}
+			a.sweep(ctx)
+			a.pools(ctx, runtimes)
 		case <-tick.C:
 			a.sweep(ctx)
-			if a.stalePools.Load() {
-				a.pools(ctx, runtimes)
-			}
+			// Those that this replica filled, and those that another did, may not be
+			// there any more, where the host began anew.
+			a.pools(ctx, runtimes)
 		}
 	}
+}
+
+// levelOf is how loud a failure is: that the host is away it says itself, and its
+// return is what everything waits for.
+func levelOf(err error) slog.Level {
+	if errors.Is(err, driver.ErrUnreachable) {
+		return slog.LevelInfo
+	}
+	return slog.LevelWarn
 }
 
 // ended appends that an incarnation is gone. The session is settled in any case:
 // the reactor finds what couldn't be appended by Verify, and claims again what was
 // lost on its way.
 func (a *App) ended(ctx context.Context, e driver.Event) {
-	a.forget(e.PodUID)
 	w, err := a.look(ctx, e.Tenant, e.Session)
 	if err == nil {
 		err = a.lost(ctx, e.Ref, e.PodUID, e.Cause, a.keeps(ctx, w))
@@ -68,7 +82,7 @@ func (a *App) ended(ctx context.Context, e driver.Event) {
 func (a *App) sweep(ctx context.Context) {
 	found, err := a.driver.List(ctx)
 	if err != nil {
-		a.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "sandboxes not listed", slog.Any("error", err))
+		a.cfg.Logger.LogAttrs(ctx, levelOf(err), "sandboxes not listed", slog.Any("error", err))
 		return
 	}
 	for _, f := range found {
@@ -116,12 +130,11 @@ func (a *App) compare(ctx context.Context, f driver.Found) error {
 	return nil
 }
 
-// pools fills the pools of all runtimes. What can't be filled now is tried again.
+// pools fills the pools of all runtimes. What can't be filled now is tried again with
+// the next sweep.
 func (a *App) pools(ctx context.Context, runtimes Runtimes) {
-	a.stalePools.Store(false)
 	names, err := runtimes.RuntimeNames(ctx)
 	if err != nil {
-		a.stalePools.Store(true)
 		a.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "runtimes not listed for their pools, trying again", slog.Any("error", err))
 	}
 	for _, n := range names {
@@ -133,8 +146,7 @@ func (a *App) pools(ctx context.Context, runtimes Runtimes) {
 // that it can't be filled refuses nothing.
 func (a *App) fill(ctx context.Context, n projections.RuntimeName) {
 	if err := a.pool(ctx, n.Tenant, n.Name); err != nil {
-		a.stalePools.Store(true)
-		a.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "warm pool not filled, trying again",
+		a.cfg.Logger.LogAttrs(ctx, levelOf(err), "warm pool not filled, trying again",
 			slog.String("runtime", n.Name), slog.Any("error", err))
 	}
 }

@@ -41,16 +41,14 @@ type Driver interface {
 
 	// List returns every sandbox that a session has.
 	List(ctx context.Context) ([]Found, error)
-	// Events tells of sandboxes that ended by themselves. The channel is closed by
-	// Close.
+	// Events tells of sandboxes that ended by themselves, and of a driver that began
+	// anew. The channel is closed by Close.
 	Events() <-chan Event
 
 	// EnsurePool keeps size unbound sandboxes of the runtime started ahead, and
 	// removes those of the runtime's other revisions. Size 0 ends the pool. It
 	// returns at once; the pool fills in the background.
 	EnsurePool(ctx context.Context, runtime RuntimeSpec, size int) error
-	// Isolation is the grade in force, "namespaces" or "none" for the local driver.
-	Isolation() string
 	// Close ends what the driver holds; it blocks and may be repeated. Sandboxes of
 	// a local driver end with it and are found as lost by the next one.
 	Close() error
@@ -76,12 +74,12 @@ type Ref struct {
 type Claim struct {
 	Ref
 	// Intent is the session's n that wants it.
-	Intent uint64
+	Intent uint64 `json:"intent"`
 	// Epoch is the log's; it is kept with the sandbox, so that a sweep never acts
 	// on what another log wanted.
-	Epoch string
+	Epoch string `json:"epoch"`
 	// Runtime is the pinned revision to run.
-	Runtime RuntimeSpec
+	Runtime RuntimeSpec `json:"runtime"`
 }
 
 // RuntimeSpec is what a driver needs of a runtime's revision.
@@ -138,26 +136,30 @@ const (
 type Sandbox struct {
 	Ref
 	// SandboxUID lasts as long as the sandbox, PodUID as long as one incarnation.
-	SandboxUID string
-	PodUID     string
-	Path       Path
-	Isolation  string
+	SandboxUID string `json:"sandboxUid"`
+	PodUID     string `json:"podUid"`
+	Path       Path   `json:"path"`
+	// Isolation is the grade in force, "namespaces" or "none" for the local driver.
+	Isolation string `json:"isolation"`
 	// Layers says how long each part of the start took, in the order of the start.
 	// It is empty when the sandbox was found.
-	Layers []Layer
+	Layers []Layer `json:"layers,omitempty"`
 }
 
 // Layer is one timed part of a start.
 type Layer struct {
-	Name string
-	Took time.Duration
+	Name string        `json:"name"`
+	Took time.Duration `json:"took"` // nanoseconds
 }
 
 // Endpoint is where an incarnation is reached.
 type Endpoint struct {
 	// URL is "unix:/path/of/socket" or "http://address:port".
-	URL    string
-	PodUID string
+	URL    string `json:"url"`
+	PodUID string `json:"podUid"`
+	// Relayed says that a host's relay answers there, for all of its sandboxes: it
+	// wants an access token (package sandboxtoken), which names the one that is meant.
+	Relayed bool `json:"relayed,omitempty"`
 }
 
 // State is a sandbox's, as far as its driver knows.
@@ -174,20 +176,23 @@ const (
 // Found is one sandbox of a list.
 type Found struct {
 	Ref
-	SandboxUID string
+	SandboxUID string `json:"sandboxUid"`
 	// PodUID is the current incarnation, or the last one.
-	PodUID string
-	Intent uint64
-	Epoch  string
-	State  State
+	PodUID string `json:"podUid"`
+	Intent uint64 `json:"intent"`
+	Epoch  string `json:"epoch"`
+	State  State  `json:"state"`
 	// Cause says why a lost sandbox ended.
-	Cause string
+	Cause string `json:"cause,omitempty"`
 }
 
-// Event says that an incarnation ended by itself.
+// Event says that an incarnation ended, by itself or because its driver had to
+// protect others; or, where Began is set and nothing else, that the driver began
+// anew: what it has is to be compared with what is wanted, and its pools are empty.
 type Event struct {
 	Ref
-	SandboxUID string
-	PodUID     string
-	Cause      string
+	SandboxUID string `json:"sandboxUid,omitempty"`
+	PodUID     string `json:"podUid,omitempty"`
+	Cause      string `json:"cause,omitempty"`
+	Began      bool   `json:"began,omitempty"`
 }

@@ -32,6 +32,10 @@ var (
 	ErrBindRefused = errors.New("bind refused")
 	// ErrInUse says that another driver works on the same data.
 	ErrInUse = errors.New("data directory is in use")
+	// ErrUnreachable says that who was asked, the host of the sandboxes or the workload
+	// service, doesn't answer. Whether sandboxes still run there isn't known, so nothing
+	// follows but to ask again.
+	ErrUnreachable = errors.New("nobody answers")
 	// ErrClosed says that the driver has been closed.
 	ErrClosed = errors.New("driver is closed")
 )
@@ -39,7 +43,8 @@ var (
 // OlderIntentError is an ErrOlderIntent with the numbers.
 type OlderIntentError struct {
 	Ref
-	Intent, Recorded uint64
+	Intent   uint64 `json:"intent"`
+	Recorded uint64 `json:"recorded"`
 }
 
 func (e *OlderIntentError) Error() string {
@@ -52,8 +57,8 @@ func (e *OlderIntentError) Is(target error) bool { return target == ErrOlderInte
 // IsolationError is an ErrIsolationUnavailable that names what is missing and
 // what to do about it.
 type IsolationError struct {
-	Missing string
-	WayOut  string
+	Missing string `json:"missing"`
+	WayOut  string `json:"wayOut"`
 }
 
 func (e *IsolationError) Error() string {

@@ -137,7 +137,7 @@ func TestConformance(t *testing.T) {
 		t.Run(isolation, func(t *testing.T) {
 			drivertest.Run(t, func(t *testing.T) drivertest.Subject {
 				t.Helper()
-				return drivertest.Subject{Driver: open(t, testConfig(t.TempDir(), isolation)), Runtime: testRuntime()}
+				return drivertest.Subject{Driver: open(t, testConfig(t.TempDir(), isolation)), Runtime: testRuntime(), Isolation: isolation}
 			})
 		})
 	}

@@ -25,6 +25,8 @@ type Subject struct {
 	Driver driver.Driver
 	// Runtime has probeagent as its entrypoint.
 	Runtime driver.RuntimeSpec
+	// Isolation is the grade that its sandboxes have to report.
+	Isolation string
 }
 
 // deadline bounds every wait of the suite.
@@ -78,8 +80,14 @@ func BindOf(ref driver.Ref) string {
 	return fmt.Sprintf("%s/%s/%d", ref.Tenant, ref.Session, ref.Generation)
 }
 
+// Accessor is a driver under test whose endpoints are Relayed: it gives the access
+// token for one of its incarnations.
+type Accessor interface {
+	Access(ref driver.Ref, podUID string) string
+}
+
 // Shell runs a script inside a bound sandbox and returns what it said and its
-// exit code.
+// exit code. A driver whose endpoints are Relayed has to be an [Accessor].
 func Shell(t testing.TB, d driver.Driver, ref driver.Ref, script string) (string, int) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), deadline)
@@ -88,7 +96,11 @@ func Shell(t testing.TB, d driver.Driver, ref driver.Ref, script string) (string
 	if err != nil {
 		t.Fatalf("locate: %v", err)
 	}
-	client, err := sandboxapi.NewClient(ep.URL, ref.Session, ref.Generation)
+	at := sandboxapi.Endpoint{URL: ep.URL}
+	if a, ok := d.(Accessor); ok && ep.Relayed {
+		at.Access = a.Access(ref, ep.PodUID)
+	}
+	client, err := sandboxapi.NewClientAt(at, ref.Session, ref.Generation)
 	if err != nil {
 		t.Fatal(err)
 	}

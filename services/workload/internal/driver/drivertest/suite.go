@@ -35,14 +35,15 @@ func Run(t *testing.T, open func(t *testing.T) Subject) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			s := open(t)
-			tt.test(t, suite{s.Driver, s.Runtime})
+			tt.test(t, suite{s.Driver, s.Runtime, s.Isolation})
 		})
 	}
 }
 
 type suite struct {
-	driver  driver.Driver
-	runtime driver.RuntimeSpec
+	driver    driver.Driver
+	runtime   driver.RuntimeSpec
+	isolation string
 }
 
 // claim is a claim of a session by name, with a volume.
@@ -87,7 +88,7 @@ func testClaim(t *testing.T, s suite) {
 	t.Helper()
 	c := s.claim("s-1", 1, 5)
 	first := Start(t, s.driver, c)
-	if first.Path != driver.PathCold || first.Isolation != s.driver.Isolation() || len(first.Layers) == 0 {
+	if first.Path != driver.PathCold || first.Isolation != s.isolation || len(first.Layers) == 0 {
 		t.Errorf("claim = %+v", first)
 	}
 	again, err := s.driver.Claim(t.Context(), c)
