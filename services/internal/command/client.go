@@ -60,12 +60,12 @@ func (c *Client) do(ctx context.Context, service events.Service, tenant, verb st
 	if err := req.Validate(); err != nil {
 		return Reply{}, problem.From(err)
 	}
+	if len(req.Body) > MaxBodyBytes {
+		return Reply{}, problem.Newf(api.CodePayloadTooLarge, "The command has %d bytes, at most %d.", len(req.Body), MaxBodyBytes)
+	}
 	body, err := json.Marshal(req)
 	if err != nil {
 		return Reply{}, problem.Wrap(api.CodeInvalidRequest, "The command's body is not JSON.", err)
-	}
-	if len(body) > MaxRequestBytes {
-		return Reply{}, problem.Newf(api.CodePayloadTooLarge, "The command has %d bytes, at most %d.", len(body), MaxRequestBytes)
 	}
 	if !c.NC.IsConnected() {
 		// Buffered until a reconnect it would be sent after its sender gave up.
@@ -76,15 +76,34 @@ func (c *Client) do(ctx context.Context, service events.Service, tenant, verb st
 	}
 	ctx, cancel := context.WithDeadline(ctx, req.Deadline.Add(margin))
 	defer cancel()
+	if len(body) > MaxMessageBytes {
+		if body, err = c.parcelled(ctx, service, tenant, req); err != nil {
+			return Reply{}, problem.From(err)
+		}
+	}
 	m, err := c.NC.RequestWithContext(ctx, subject, body)
 	if err != nil {
 		return Reply{}, unanswered(service, err)
 	}
-	reply, err := decodeReply(m.Data)
+	reply, err := decodeReply(m.Data, func(p parcel) (json.RawMessage, error) { return p.receive(ctx, c.NC, service, tenant) })
 	if err != nil {
-		return Reply{}, problem.Wrap(api.CodeOutcomeUnknown, "The answer can't be read: ask again with the same idempotency key.", err)
+		return reply, problem.Wrap(api.CodeOutcomeUnknown, "The answer can't be read: ask again with the same idempotency key.", err)
 	}
 	return reply, reply.Problem
+}
+
+// parcelled sends the body ahead, and gives the request that names it.
+func (c *Client) parcelled(ctx context.Context, service events.Service, tenant string, req Request) ([]byte, error) {
+	p, err := send(ctx, c.NC, service, tenant, req.Body)
+	if err != nil {
+		return nil, err
+	}
+	req.Body, req.Large = nil, &p
+	body, err := json.Marshal(req)
+	if err == nil && len(body) > MaxMessageBytes {
+		err = problem.Newf(api.CodePayloadTooLarge, "The command has %d bytes besides its body.", len(body))
+	}
+	return body, err
 }
 
 // deadline is the earliest of what the request and the context say, the latter

@@ -18,6 +18,13 @@
 // outcome-unknown says that it was sent and no answer came, so it may still take
 // effect: repeat it under the same command id.
 //
+// # Large commands
+//
+// A body or an answer that doesn't fit into a message ([MaxMessageBytes]) is put into
+// the stream TRANSIT first, whole, and the message says where. Where it can't be put
+// there, nothing was sent (blob-unavailable); where an answer can't be fetched, it is
+// as if none had come.
+//
 // # Deadlines
 //
 // A request carries the time until which its sender waits. The handler's context
@@ -38,10 +45,6 @@ import (
 	"github.com/holdfast-io/holdfast/events"
 	"github.com/holdfast-io/holdfast/services/internal/problem"
 )
-
-// MaxRequestBytes bounds an encoded request. What a command stores has to fit into
-// one envelope beside its neighbours.
-const MaxRequestBytes = 512 << 10
 
 // maxCommandID is events.Envelope's bound on a command id.
 const maxCommandID = 200
@@ -67,6 +70,9 @@ type Request struct {
 	Trace     string `json:"trace,omitempty"`
 	// Body is the verb's own arguments.
 	Body json.RawMessage `json:"body,omitempty"`
+	// Large stands in Body's place while that is too large for a message. Client and
+	// Server see to it; nobody else does.
+	Large *parcel `json:"large,omitempty"`
 }
 
 // Validate checks what every request needs. The error is a problem.
@@ -148,6 +154,9 @@ type wireReply struct {
 	Result       json.RawMessage `json:"result,omitempty"`
 	Problem      *problem.Error  `json:"problem,omitempty"`
 	RetryAfterMs int64           `json:"retryAfterMs,omitempty"`
+	// Large is where all of this reply is, if it is too large for a message; N, Seq and
+	// Repeated stand here too.
+	Large *parcel `json:"large,omitempty"`
 }
 
 func encodeReply(r Reply) ([]byte, error) {
@@ -158,11 +167,22 @@ func encodeReply(r Reply) ([]byte, error) {
 	return json.Marshal(w)
 }
 
-// decodeReply isn't strict: a newer service may say more.
-func decodeReply(b []byte) (Reply, error) {
+// decodeReply isn't strict: a newer service may say more. open gets what a parcel
+// holds.
+func decodeReply(b []byte, open func(parcel) (json.RawMessage, error)) (Reply, error) {
 	var w wireReply
 	if err := json.Unmarshal(b, &w); err != nil {
 		return Reply{}, err
+	}
+	if w.Large != nil {
+		whole, err := open(*w.Large)
+		if err == nil {
+			w = wireReply{}
+			err = json.Unmarshal(whole, &w)
+		}
+		if err != nil {
+			return Reply{N: w.N, Seq: w.Seq, Repeated: w.Repeated}, err
+		}
 	}
 	r := Reply{N: w.N, Seq: w.Seq, Repeated: w.Repeated, Result: w.Result, Problem: w.Problem}
 	if r.Problem != nil {

@@ -129,7 +129,7 @@ func TestWhatErrorsBecome(t *testing.T) {
 			return Reply{}, ctx.Err()
 		},
 		"huge": func(context.Context, string, Request) (Reply, error) {
-			return Result(5, 6, false, strings.Repeat("x", 2<<20))
+			return Result(5, 6, false, strings.Repeat("x", MaxBodyBytes))
 		},
 	}, log)
 	if err != nil {
@@ -202,7 +202,7 @@ func TestMalformedRequests(t *testing.T) {
 		"session not a token": {body: `{"commandId":"c","session":"a.b",` + rest + `}`, code: api.CodeInvalidRequest},
 		"tenant not a token":  {subject: "cmd.session.ACME.send", body: `{"commandId":"c",` + rest + `}`, code: api.CodeInvalidRequest},
 		"deadline passed":     {body: `{"commandId":"c","actor":{"kind":"person","id":"a"},"deadline":"2001-01-01T00:00:00Z"}`, code: api.CodeNotReady},
-		"too large":           {body: `{"body":"` + strings.Repeat("x", MaxRequestBytes) + `"}`, code: api.CodePayloadTooLarge},
+		"too large":           {body: `{"body":"` + strings.Repeat("x", MaxMessageBytes) + `"}`, code: api.CodePayloadTooLarge},
 	} {
 		subject := tc.subject
 		if subject == "" {
@@ -213,7 +213,7 @@ func TestMalformedRequests(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		reply, err := decodeReply(m.Data)
+		reply, err := decodeReply(m.Data, nil)
 		if err != nil || reply.Problem == nil || reply.Problem.Code != tc.code {
 			t.Errorf("%s: %+v, %v; want %s", name, reply.Problem, err, tc.code)
 		}
@@ -231,7 +231,7 @@ func TestClientRefusesWhatItCannotSend(t *testing.T) {
 	wantCode(t, do("a.b", Request{Actor: alice}), api.CodeInvalidRequest)
 	wantCode(t, do("acme", Request{}), api.CodeInvalidRequest)
 	wantCode(t, do("acme", Request{Actor: alice, Body: json.RawMessage("{")}), api.CodeInvalidRequest)
-	big, err := json.Marshal(strings.Repeat("x", MaxRequestBytes))
+	big, err := json.Marshal(strings.Repeat("x", MaxBodyBytes))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,6 +2,7 @@ package command
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/events"
+	"github.com/holdfast-io/holdfast/events/blob"
 	"github.com/holdfast-io/holdfast/services/internal/correlate"
 	"github.com/holdfast-io/holdfast/services/internal/failpoint"
 	"github.com/holdfast-io/holdfast/services/internal/problem"
@@ -24,6 +26,11 @@ const (
 	// maxInFlight is how many commands a server works on at a time; more are
 	// refused with not-ready, which is better than a queue that outlives deadlines.
 	maxInFlight = 512
+	// maxLarge is how many large requests are in memory at a time; more wait, as long
+	// as their deadlines let them.
+	maxLarge = 16
+	// replyTime is how long a large reply may take into TRANSIT.
+	replyTime = 5 * time.Second
 	// maxTime bounds what a request's own deadline may ask for.
 	maxTime = 2 * time.Minute
 	// whenFull is the advice that goes with a refusal of a full or stopping server.
@@ -42,6 +49,7 @@ type Server struct {
 	nc       *nats.Conn
 	micro    micro.Service
 	slots    chan struct{}
+	large    chan struct{}
 	ctx      context.Context
 	cancel   context.CancelFunc
 	inFlight sync.WaitGroup
@@ -62,7 +70,7 @@ func serve(nc *nats.Conn, service events.Service, handlers map[string]Handler, l
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &Server{
 		service: service, log: logger.With("service", service), nc: nc,
-		slots: make(chan struct{}, limit), ctx: ctx, cancel: cancel, stopped: make(chan struct{}),
+		slots: make(chan struct{}, limit), large: make(chan struct{}, maxLarge), ctx: ctx, cancel: cancel, stopped: make(chan struct{}),
 	}
 	svc, err := micro.AddService(nc, micro.Config{
 		Name: "holdfast-" + string(service), Version: protocol, QueueGroup: string(service),
@@ -218,7 +226,7 @@ func (s *Server) handle(m micro.Request, verb string, h Handler) Reply {
 	}
 	ctx, cancel := context.WithDeadline(correlate.With(s.ctx, correlate.IDs{Request: req.RequestID, Trace: req.Trace}), deadline)
 	defer cancel()
-	reply, err := s.run(ctx, verb, h, tenant, req)
+	reply, err := s.receive(ctx, verb, h, tenant, req)
 	if err != nil {
 		reply.Problem = problem.From(err)
 		s.report(ctx, reply.Problem, verb, tenant, req)
@@ -227,6 +235,28 @@ func (s *Server) handle(m micro.Request, verb string, h Handler) Reply {
 	s.log.DebugContext(ctx, "command done", "verb", verb, "tenant", tenant, "session", req.Session,
 		"command", req.CommandID, "actor", req.Actor.String(), "n", reply.N, "repeated", reply.Repeated, "took", time.Since(now))
 	return reply
+}
+
+// receive gets a large request's body and runs the handler.
+func (s *Server) receive(ctx context.Context, verb string, h Handler, tenant string, req Request) (Reply, error) {
+	if req.Large == nil {
+		return s.run(ctx, verb, h, tenant, req)
+	}
+	select {
+	case s.large <- struct{}{}:
+		defer func() { <-s.large }()
+	case <-ctx.Done():
+		return Reply{}, busy("The service has too many large commands; nothing changed.")
+	}
+	body, err := req.Large.receive(ctx, s.nc, s.service, tenant)
+	if lost, gone := errors.AsType[*events.LostError](err); gone {
+		return Reply{}, problem.Wrap(api.CodeBlobUnavailable, "The command's contents did not arrive; nothing changed. Send it again.", lost)
+	}
+	if err != nil {
+		return Reply{}, err
+	}
+	req.Body, req.Large = body, nil
+	return s.run(ctx, verb, h, tenant, req)
 }
 
 // run calls the handler; a panic is a fault of ours in one command and must not
@@ -243,8 +273,8 @@ func (s *Server) run(ctx context.Context, verb string, h Handler, tenant string,
 }
 
 func decodeRequest(m micro.Request) (tenant string, req Request, err error) {
-	if n := len(m.Data()); n > MaxRequestBytes {
-		return "", req, problem.Newf(api.CodePayloadTooLarge, "The command has %d bytes, at most %d.", n, MaxRequestBytes)
+	if n := len(m.Data()); n > MaxMessageBytes {
+		return "", req, problem.Newf(api.CodePayloadTooLarge, "The command has %d bytes, at most %d in one message.", n, MaxMessageBytes)
 	}
 	// The subscription is for cmd.<service>.*.<verb>, so there is a third token.
 	tenant = strings.Split(m.Subject(), ".")[2]
@@ -275,13 +305,16 @@ func (s *Server) report(ctx context.Context, p *problem.Error, verb, tenant stri
 // outcome-unknown, which is the truth.
 func (s *Server) respond(m micro.Request, verb string, reply Reply) {
 	b, err := encodeReply(reply)
-	if err == nil && int64(len(b)) > s.nc.MaxPayload() {
-		err = fmt.Errorf("reply of %d bytes: %w", len(b), nats.ErrMaxPayload)
+	if err == nil && len(b) > MaxMessageBytes {
+		b, err = s.parcelled(m, reply, b)
 	}
 	if err != nil {
 		// It did take effect where N is set; only the answer can't be carried.
-		s.log.Error("command reply can't be encoded", "verb", verb, "error", err)
+		s.log.Error("command reply can't be carried", "verb", verb, "error", err)
 		p := problem.New(api.CodeInternal, "It was done, but its result can't be carried.")
+		if _, later := errors.AsType[*blob.UnavailableError](err); later {
+			p = problem.New(api.CodeBlobUnavailable, "It was done, but its result can't be carried now: ask again with the same idempotency key.")
+		}
 		if b, err = encodeReply(Reply{N: reply.N, Seq: reply.Seq, Problem: p}); err != nil {
 			return
 		}
@@ -289,4 +322,18 @@ func (s *Server) respond(m micro.Request, verb string, reply Reply) {
 	if err := m.Respond(b); err != nil {
 		s.log.Warn("command reply not sent", "verb", verb, "error", err)
 	}
+}
+
+// parcelled sends a large reply ahead, and gives the one that names it.
+func (s *Server) parcelled(m micro.Request, reply Reply, whole []byte) ([]byte, error) {
+	if len(whole) > MaxBodyBytes {
+		return nil, fmt.Errorf("%w: reply of %d bytes, at most %d", events.ErrTooLarge, len(whole), MaxBodyBytes)
+	}
+	ctx, cancel := context.WithTimeout(s.ctx, replyTime)
+	defer cancel()
+	p, err := send(ctx, s.nc, s.service, strings.Split(m.Subject(), ".")[2], whole)
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(wireReply{N: reply.N, Seq: reply.Seq, Repeated: reply.Repeated, Large: &p})
 }
