@@ -69,6 +69,8 @@ type batch struct {
 	order       []*changed
 	definitions []definitionRow
 	faults      map[string]dbsqlc.InsertFaultParams
+	// healed are subjects that were given up and are followed again.
+	healed []string
 }
 
 // changed is a session that the batch touches, with the rows beside its own.

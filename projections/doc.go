@@ -18,8 +18,8 @@
 //
 // One bad event (an unknown or a foreign type, a payload that can't be read, a
 // broken chain, a row that Postgres refuses) faults its subject alone: its raw
-// bytes are kept, a row in faults says why, its views stay as they were, and a
-// rebuild with a build that knows better takes it up again.
+// bytes are kept, a row in faults says why, its views stay as they were, and a build
+// that knows better takes it up again when its projector takes the lead.
 //
 // Postgres may be away: the projector tries again for as long as it takes, and the
 // log keeps what it hasn't read.

@@ -148,6 +148,9 @@ func (p *Projector) lead(ctx context.Context) error {
 	w := writer{log: p.cfg.Logger, db: l.conn, folds: p.folds, at: cp, reached: p.reached}
 	p.reached(cp.seq)
 	p.set(nil)
+	if err := w.heal(ctx, NewEnvelopes(p.cfg.Pool)); err != nil {
+		return err
+	}
 	for {
 		err := p.pipeline(ctx, &w)
 		var refused *refusedError

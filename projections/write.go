@@ -98,6 +98,11 @@ func (b *batch) writeLog(ctx context.Context, q *dbsqlc.Queries) error {
 			return fmt.Errorf("write timeline: %w", err)
 		}
 	}
+	for _, subject := range b.healed {
+		if err := q.DeleteFault(ctx, subject); err != nil {
+			return fmt.Errorf("delete fault: %w", err)
+		}
+	}
 	for _, f := range b.faults {
 		if err := q.InsertFault(ctx, f); err != nil {
 			return fmt.Errorf("write fault: %w", err)

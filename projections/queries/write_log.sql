@@ -16,3 +16,9 @@ ON CONFLICT (subject) DO NOTHING;
 
 -- name: Faulted :many
 SELECT subject FROM faults WHERE subject = ANY (@subjects::text[]);
+
+-- name: GivenUp :many
+SELECT subject, seq FROM faults ORDER BY seq;
+
+-- name: DeleteFault :exec
+DELETE FROM faults WHERE subject = $1;

@@ -10,6 +10,15 @@ import (
 	"time"
 )
 
+const deleteFault = `-- name: DeleteFault :exec
+DELETE FROM faults WHERE subject = $1
+`
+
+func (q *Queries) DeleteFault(ctx context.Context, subject string) error {
+	_, err := q.db.Exec(ctx, deleteFault, subject)
+	return err
+}
+
 const faulted = `-- name: Faulted :many
 SELECT subject FROM faults WHERE subject = ANY ($1::text[])
 `
@@ -27,6 +36,35 @@ func (q *Queries) Faulted(ctx context.Context, subjects []string) ([]string, err
 			return nil, err
 		}
 		items = append(items, subject)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const givenUp = `-- name: GivenUp :many
+SELECT subject, seq FROM faults ORDER BY seq
+`
+
+type GivenUpRow struct {
+	Subject string
+	Seq     int64
+}
+
+func (q *Queries) GivenUp(ctx context.Context) ([]GivenUpRow, error) {
+	rows, err := q.db.Query(ctx, givenUp)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []GivenUpRow
+	for rows.Next() {
+		var i GivenUpRow
+		if err := rows.Scan(&i.Subject, &i.Seq); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err
