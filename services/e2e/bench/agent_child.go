@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -10,6 +11,8 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"strconv"
+	"strings"
 	"time"
 )
 
@@ -56,9 +59,19 @@ func takeTurn(r *http.Request, w http.ResponseWriter, at time.Time, to io.Writer
 	var in struct {
 		ThreadID string `json:"threadId"`
 		RunID    string `json:"runId"`
+		Messages []struct {
+			Content json.RawMessage `json:"content"`
+		} `json:"messages"`
 	}
 	if err := json.NewDecoder(r.Body).Decode(&in); err != nil {
 		return err
+	}
+	var said string
+	if n := len(in.Messages); n > 0 {
+		_ = json.Unmarshal(in.Messages[n-1].Content, &said) // contents may be parts
+	}
+	if size, ok := strings.CutPrefix(said, floodOf); ok {
+		return flood(w, in.ThreadID, in.RunID, size)
 	}
 	question, err := ask(r.Context(), in.RunID)
 	if err != nil {
@@ -79,6 +92,34 @@ func takeTurn(r *http.Request, w http.ResponseWriter, at time.Time, to io.Writer
 		At: at.UnixNano(), Session: in.ThreadID, Run: in.RunID, Call: question.Approval, ArgsHash: question.ArgsHash,
 	}))
 	return err
+}
+
+// flood says so many events as fast as it can.
+func flood(w http.ResponseWriter, thread, run, size string) error {
+	count, err := strconv.Atoi(size)
+	if err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "text/event-stream")
+	out := bufio.NewWriter(w)
+	say := func(event []byte) error {
+		_, err := fmt.Fprintf(out, "data: %s\n\n", event)
+		return err
+	}
+	message := "m-" + run
+	err = errors.Join(
+		say(mustJSON(map[string]any{"type": "RUN_STARTED", "threadId": thread, "runId": run})),
+		say(mustJSON(map[string]any{"type": "TEXT_MESSAGE_START", "messageId": message, "role": "assistant"})),
+	)
+	for i := range count {
+		err = errors.Join(err, say(delta(message, i)))
+	}
+	return errors.Join(
+		err,
+		say(mustJSON(map[string]any{"type": "TEXT_MESSAGE_END", "messageId": message})),
+		say(mustJSON(map[string]any{"type": "RUN_FINISHED", "threadId": thread, "runId": run, "outcome": map[string]any{"type": "success"}})),
+		out.Flush(),
+	)
 }
 
 // asked is the answer to a proposal that a person has to decide.

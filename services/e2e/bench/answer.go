@@ -1,23 +1,18 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
-	"os"
 	"time"
 
 	"github.com/nats-io/nats.go"
 
 	"github.com/holdfast-io/holdfast/api"
-	"github.com/holdfast-io/holdfast/api/apiclient"
 	"github.com/holdfast-io/holdfast/events"
-	"github.com/holdfast-io/holdfast/events/eventlog"
 	"github.com/holdfast-io/holdfast/events/session"
-	"github.com/holdfast-io/holdfast/services/holdfast/cli"
 	"github.com/holdfast-io/holdfast/services/holdfast/dev"
 	"github.com/holdfast-io/holdfast/services/internal/broker"
 )
@@ -26,10 +21,8 @@ import (
 // turn: the whole program as `holdfast dev` starts it, with an agent of ours that
 // says when it was reached.
 type answers struct {
-	program *dev.Program
-	log     eventlog.Log
-	done    func() // with log
-	client  *apiclient.ClientWithResponses
+	*program
+
 	reports *net.UDPConn
 	session string
 	next    arrival
@@ -85,58 +78,17 @@ func (l *lab) newAnswers(ctx context.Context) (a *answers, err error) {
 			err = errors.Join(err, a.close())
 		}
 	}()
-	dir, err := l.folder("dev")
-	if err != nil {
-		return a, err
-	}
-	a.program, err = dev.Start(context.WithoutCancel(ctx), dev.Config{
-		Addr: "127.0.0.1:0", DataDir: dir, Isolation: "none", SyncAlways: true, Logger: l.logger, Version: "bench",
-	})
-	if err != nil {
-		return a, err
-	}
-	if a.log, a.done, err = a.program.OpenLog(ctx); err != nil {
-		return a, err
-	}
-	token, err := cli.TokenOf(dir, "admin")
-	if err != nil {
-		return a, err
-	}
-	if a.client, err = apiclient.New(apiclient.Config{URL: a.program.URL, Token: token}); err != nil {
+	if a.program, err = l.newProgram(ctx, "none"); err != nil {
 		return a, err
 	}
 	if a.reports, err = net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)}); err != nil {
 		return a, err
 	}
-	return a, a.applyAgent(ctx)
-}
-
-func (a *answers) applyAgent(ctx context.Context) error {
-	self, err := os.Executable()
-	if err != nil {
-		return err
-	}
-	runtime := mustJSON(map[string]any{
-		"name": recipe, "kind": "agent",
-		"adapter": map[string]any{"protocol": "agui", "entrypoint": "app", "path": "/run", "resume": "rerun"},
-		"sandbox": map[string]any{
-			"command": []string{self, "as-agent"}, "env": []any{map[string]string{"name": envReport, "value": a.reports.LocalAddr().String()}},
-		},
-		"workspace":   map[string]string{"path": "/workspace"},
-		"entrypoints": []any{map[string]any{"name": "app", "pathPrefix": "/", "port": 8000, "protocol": "HTTP", "ready": "/health"}},
-	})
-	_, err = a.client.ApplyRuntimeWithBodyWithResponse(ctx, recipe, nil, "application/json", bytes.NewReader(runtime))
-	return err
+	return a, a.applyAgent(ctx, a.reports.LocalAddr().String())
 }
 
 func (a *answers) close() error {
-	var err error
-	if a.done != nil {
-		a.done()
-	}
-	if a.program != nil {
-		err = a.program.Stop()
-	}
+	err := a.program.close()
 	if a.reports != nil {
 		err = errors.Join(err, a.reports.Close())
 	}

@@ -14,6 +14,8 @@
 //	throughput  the same, 64 sessions writing
 //	cluster     the same on three replicas
 //	remote      the same over NATS and over HTTP
+//	ready       create → ready, warm and cold  against starting the bare process
+//	flow        an agent's events → a viewer against a bare SSE pipe
 //	projector   EVENTS → Postgres            against COPY of the same rows into the same tables
 //	answer      a decision → the agent's next turn  against a NATS request and its reply
 //	load        a session that nothing has in memory  against reading its bytes
