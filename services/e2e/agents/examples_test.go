@@ -14,6 +14,7 @@ func TestExamples(t *testing.T) {
 	var runtimes []string
 	for name, folder := range map[string]func(*testing.T) string{
 		"python": inPlace("python"),
+		"shell":  inPlace("shell"),
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := h.In(t)
