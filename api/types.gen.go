@@ -1625,6 +1625,38 @@ type Run struct {
 	State RunState `json:"state"`
 }
 
+// RunAgentInput AG-UI 1.0's; what isn't named here is passed over.
+//
+// Example: {"context":[],"forwardedProps":{},"messages":[{"content":"ls -la","id":"m-1","role":"user"}],"protocolVersion":"1.0","runId":"run-1","state":{},"threadId":"t-1","tools":[]}
+type RunAgentInput struct {
+	// Context Passed over.
+	Context []map[string]interface{} `json:"context,omitempty,omitzero"`
+
+	// ForwardedProps `holdfast.cancel: true` cancels what runs or waits; the rest is passed over.
+	ForwardedProps map[string]interface{} `json:"forwardedProps,omitempty,omitzero"`
+
+	// Messages The conversation as the client knows it; new are those whose `id` the log doesn't have.
+	Messages []map[string]interface{} `json:"messages"`
+
+	// ProtocolVersion Example: 1.0
+	ProtocolVersion string `json:"protocolVersion,omitempty,omitzero"`
+
+	// Resume Answers to the thread's open interrupts.
+	Resume []map[string]interface{} `json:"resume,omitempty,omitzero"`
+
+	// RunID The client's name of this run; a new one for new messages.
+	RunID string `json:"runId"`
+
+	// State Passed over; the agent's state is the log's.
+	State interface{} `json:"state,omitempty,omitzero"`
+
+	// ThreadID The client's name of the conversation.
+	ThreadID string `json:"threadId"`
+
+	// Tools Tools that the client runs itself.
+	Tools []map[string]interface{} `json:"tools,omitempty,omitzero"`
+}
+
 // RunID A run's id.
 //
 // Example: r-7h2k9m4p
@@ -2392,6 +2424,9 @@ type ApplyPolicyJSONRequestBody = PolicySpec
 
 // ApplyRuntimeJSONRequestBody defines body for ApplyRuntime for application/json ContentType.
 type ApplyRuntimeJSONRequestBody = RuntimeSpec
+
+// RunAguiJSONRequestBody defines body for RunAgui for application/json ContentType.
+type RunAguiJSONRequestBody = RunAgentInput
 
 // CreateSessionJSONRequestBody defines body for CreateSession for application/json ContentType.
 type CreateSessionJSONRequestBody = CreateSession

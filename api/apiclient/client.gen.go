@@ -388,6 +388,34 @@ type ClientInterface interface {
 	// Corresponds with PUT /v1/runtimes/{name} (the `ApplyRuntime` operationId).
 	ApplyRuntime(ctx context.Context, name Name, params *ApplyRuntimeParams, body ApplyRuntimeJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// RunAguiWithBody Run an agent, as an AG-UI client
+	//
+	// Takes an AG-UI 1.0 `RunAgentInput` and streams AG-UI events, `data: {json}` each; `docs/ag-ui.md` is its guide.
+	// A `threadId` is a session of the caller's own, made by the first message. Of what is posted only new user
+	// messages, results of the client's own `tools`, `resume[]` and `forwardedProps.holdfast.cancel` count; the log
+	// owns history and state. A request that brings nothing new replays the thread and follows what still runs.
+	// What is refused about the thread is a `RUN_ERROR` with a code of this document; problems come before the
+	// stream. `Holdfast-Session` names the session. A body may have 10 MiB.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /v1/runtimes/{name}/agui (the `RunAgui` operationId).
+	RunAguiWithBody(ctx context.Context, name Name, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// RunAgui Run an agent, as an AG-UI client
+	//
+	// Takes an AG-UI 1.0 `RunAgentInput` and streams AG-UI events, `data: {json}` each; `docs/ag-ui.md` is its guide.
+	// A `threadId` is a session of the caller's own, made by the first message. Of what is posted only new user
+	// messages, results of the client's own `tools`, `resume[]` and `forwardedProps.holdfast.cancel` count; the log
+	// owns history and state. A request that brings nothing new replays the thread and follows what still runs.
+	// What is refused about the thread is a `RUN_ERROR` with a code of this document; problems come before the
+	// stream. `Holdfast-Session` names the session. A body may have 10 MiB.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /v1/runtimes/{name}/agui (the `RunAgui` operationId).
+	RunAgui(ctx context.Context, name Name, body RunAguiJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// ListSessions List sessions
 	//
 	// The tenant's sessions, newest first. Filters narrow together; labels must all match.
@@ -1189,6 +1217,54 @@ func (c *Client) ApplyRuntimeWithBody(ctx context.Context, name Name, params *Ap
 // Corresponds with PUT /v1/runtimes/{name} (the `ApplyRuntime` operationId).
 func (c *Client) ApplyRuntime(ctx context.Context, name Name, params *ApplyRuntimeParams, body ApplyRuntimeJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewApplyRuntimeRequest(c.Server, name, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// RunAguiWithBody Run an agent, as an AG-UI client
+//
+// Takes an AG-UI 1.0 `RunAgentInput` and streams AG-UI events, `data: {json}` each; `docs/ag-ui.md` is its guide.
+// A `threadId` is a session of the caller's own, made by the first message. Of what is posted only new user
+// messages, results of the client's own `tools`, `resume[]` and `forwardedProps.holdfast.cancel` count; the log
+// owns history and state. A request that brings nothing new replays the thread and follows what still runs.
+// What is refused about the thread is a `RUN_ERROR` with a code of this document; problems come before the
+// stream. `Holdfast-Session` names the session. A body may have 10 MiB.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /v1/runtimes/{name}/agui (the `RunAgui` operationId).
+func (c *Client) RunAguiWithBody(ctx context.Context, name Name, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewRunAguiRequestWithBody(c.Server, name, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// RunAgui Run an agent, as an AG-UI client
+//
+// Takes an AG-UI 1.0 `RunAgentInput` and streams AG-UI events, `data: {json}` each; `docs/ag-ui.md` is its guide.
+// A `threadId` is a session of the caller's own, made by the first message. Of what is posted only new user
+// messages, results of the client's own `tools`, `resume[]` and `forwardedProps.holdfast.cancel` count; the log
+// owns history and state. A request that brings nothing new replays the thread and follows what still runs.
+// What is refused about the thread is a `RUN_ERROR` with a code of this document; problems come before the
+// stream. `Holdfast-Session` names the session. A body may have 10 MiB.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /v1/runtimes/{name}/agui (the `RunAgui` operationId).
+func (c *Client) RunAgui(ctx context.Context, name Name, body RunAguiJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewRunAguiRequest(c.Server, name, body)
 	if err != nil {
 		return nil, err
 	}
@@ -2998,6 +3074,53 @@ func NewApplyRuntimeRequestWithBody(server string, name Name, params *ApplyRunti
 	return req, nil
 }
 
+// NewRunAguiRequest calls the generic RunAgui builder with application/json body
+func NewRunAguiRequest(server string, name Name, body RunAguiJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewRunAguiRequestWithBody(server, name, "application/json", bodyReader)
+}
+
+// NewRunAguiRequestWithBody constructs an http.Request for the RunAgui method, with any body, and a specified content type
+func NewRunAguiRequestWithBody(server string, name Name, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "name", name, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/runtimes/%s/agui", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
 // NewListSessionsRequest constructs an http.Request for the ListSessions method
 func NewListSessionsRequest(server string, params *ListSessionsParams) (*http.Request, error) {
 	var err error
@@ -4481,6 +4604,34 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with PUT /v1/runtimes/{name} (the `ApplyRuntime` operationId).
 	ApplyRuntimeWithResponse(ctx context.Context, name Name, params *ApplyRuntimeParams, body ApplyRuntimeJSONRequestBody, reqEditors ...RequestEditorFn) (*ApplyRuntimeResponse, error)
 
+	// RunAguiWithBodyWithResponse Run an agent, as an AG-UI client
+	//
+	// Takes an AG-UI 1.0 `RunAgentInput` and streams AG-UI events, `data: {json}` each; `docs/ag-ui.md` is its guide.
+	// A `threadId` is a session of the caller's own, made by the first message. Of what is posted only new user
+	// messages, results of the client's own `tools`, `resume[]` and `forwardedProps.holdfast.cancel` count; the log
+	// owns history and state. A request that brings nothing new replays the thread and follows what still runs.
+	// What is refused about the thread is a `RUN_ERROR` with a code of this document; problems come before the
+	// stream. `Holdfast-Session` names the session. A body may have 10 MiB.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/runtimes/{name}/agui (the `RunAgui` operationId).
+	RunAguiWithBodyWithResponse(ctx context.Context, name Name, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RunAguiResponse, error)
+
+	// RunAguiWithResponse Run an agent, as an AG-UI client
+	//
+	// Takes an AG-UI 1.0 `RunAgentInput` and streams AG-UI events, `data: {json}` each; `docs/ag-ui.md` is its guide.
+	// A `threadId` is a session of the caller's own, made by the first message. Of what is posted only new user
+	// messages, results of the client's own `tools`, `resume[]` and `forwardedProps.holdfast.cancel` count; the log
+	// owns history and state. A request that brings nothing new replays the thread and follows what still runs.
+	// What is refused about the thread is a `RUN_ERROR` with a code of this document; problems come before the
+	// stream. `Holdfast-Session` names the session. A body may have 10 MiB.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/runtimes/{name}/agui (the `RunAgui` operationId).
+	RunAguiWithResponse(ctx context.Context, name Name, body RunAguiJSONRequestBody, reqEditors ...RequestEditorFn) (*RunAguiResponse, error)
+
 	// ListSessionsWithResponse List sessions
 	//
 	// The tenant's sessions, newest first. Filters narrow together; labels must all match.
@@ -5837,6 +5988,40 @@ func (r ApplyRuntimeResponse) ContentType() string {
 	return ""
 }
 
+type RunAguiResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+}
+
+// GetBody returns the raw response body bytes
+func (r RunAguiResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r RunAguiResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r RunAguiResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r RunAguiResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 type ListSessionsResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -7039,6 +7224,46 @@ func (c *ClientWithResponses) ApplyRuntimeWithResponse(ctx context.Context, name
 	return ParseApplyRuntimeResponse(rsp)
 }
 
+// RunAguiWithBodyWithResponse Run an agent, as an AG-UI client
+//
+// Takes an AG-UI 1.0 `RunAgentInput` and streams AG-UI events, `data: {json}` each; `docs/ag-ui.md` is its guide.
+// A `threadId` is a session of the caller's own, made by the first message. Of what is posted only new user
+// messages, results of the client's own `tools`, `resume[]` and `forwardedProps.holdfast.cancel` count; the log
+// owns history and state. A request that brings nothing new replays the thread and follows what still runs.
+// What is refused about the thread is a `RUN_ERROR` with a code of this document; problems come before the
+// stream. `Holdfast-Session` names the session. A body may have 10 MiB.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/runtimes/{name}/agui (the `RunAgui` operationId).
+func (c *ClientWithResponses) RunAguiWithBodyWithResponse(ctx context.Context, name Name, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RunAguiResponse, error) {
+	rsp, err := c.RunAguiWithBody(ctx, name, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseRunAguiResponse(rsp)
+}
+
+// RunAguiWithResponse Run an agent, as an AG-UI client
+//
+// Takes an AG-UI 1.0 `RunAgentInput` and streams AG-UI events, `data: {json}` each; `docs/ag-ui.md` is its guide.
+// A `threadId` is a session of the caller's own, made by the first message. Of what is posted only new user
+// messages, results of the client's own `tools`, `resume[]` and `forwardedProps.holdfast.cancel` count; the log
+// owns history and state. A request that brings nothing new replays the thread and follows what still runs.
+// What is refused about the thread is a `RUN_ERROR` with a code of this document; problems come before the
+// stream. `Holdfast-Session` names the session. A body may have 10 MiB.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/runtimes/{name}/agui (the `RunAgui` operationId).
+func (c *ClientWithResponses) RunAguiWithResponse(ctx context.Context, name Name, body RunAguiJSONRequestBody, reqEditors ...RequestEditorFn) (*RunAguiResponse, error) {
+	rsp, err := c.RunAgui(ctx, name, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseRunAguiResponse(rsp)
+}
+
 // ListSessionsWithResponse List sessions
 //
 // The tenant's sessions, newest first. Filters narrow together; labels must all match.
@@ -8134,6 +8359,22 @@ func ParseApplyRuntimeResponse(rsp *http.Response) (*ApplyRuntimeResponse, error
 			headers.HoldfastSeq = value
 		}
 		response.Headers201 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseRunAguiResponse parses an HTTP response from a RunAguiWithResponse call
+func ParseRunAguiResponse(rsp *http.Response) (*RunAguiResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &RunAguiResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
 	}
 
 	return response, nil
