@@ -29,6 +29,11 @@ type Frame struct {
 	Time    time.Time       `json:"time"`
 	Kind    FrameKind       `json:"kind"`
 	Data    json.RawMessage `json:"data"`
+
+	// Run and LastK are, of an agui frame, the run and the number in it of its last
+	// event. They are for readers inside the gateway, not part of the wire.
+	Run   string `json:"-"`
+	LastK uint64 `json:"-"`
 }
 
 // Event is the data of an event frame: one event of the log, masked.

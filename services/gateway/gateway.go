@@ -9,6 +9,7 @@
 //	  Guard: who, origin, tenant, role, shape      Guard: token, fence, flood, shape
 //	  ├─ rest    commands, reads, lists            └─ agentside: calls, input, session
 //	  ├─ hub     SSE, WebSocket
+//	  ├─ agui    AG-UI clients
 //	  ├─ invoke  into the sandbox
 //	  └─ system, site
 //

@@ -11,12 +11,14 @@ import (
 	"github.com/holdfast-io/holdfast/api/apispec"
 	"github.com/holdfast-io/holdfast/events"
 	"github.com/holdfast-io/holdfast/services/gateway/internal/agentside"
+	"github.com/holdfast-io/holdfast/services/gateway/internal/agui"
 	"github.com/holdfast-io/holdfast/services/gateway/internal/auth"
 	"github.com/holdfast-io/holdfast/services/gateway/internal/edge"
 	"github.com/holdfast-io/holdfast/services/gateway/internal/invoke"
 	"github.com/holdfast-io/holdfast/services/gateway/internal/rest"
 	"github.com/holdfast-io/holdfast/services/gateway/internal/site"
 	"github.com/holdfast-io/holdfast/services/gateway/internal/system"
+	"github.com/holdfast-io/holdfast/services/internal/command"
 )
 
 // publicRoutes are what people and their programs reach.
@@ -28,6 +30,9 @@ func (g *Gateway) publicRoutes(problems edge.Problems, operations *rest.API) (ht
 	guarded := r.With(problems.Guard(g.admit))
 	operations.Mount(guarded)
 	g.mountStreams(guarded)
+	r.Method(http.MethodPost, agui.Pattern, problems.GuardAs("runAgui", g.admit, agui.New(agui.Config{
+		Commands: &command.Client{NC: g.cfg.NC}, Live: g.live, Hub: g.hub, Decisions: operations, Problems: problems, Logger: g.cfg.Logger,
+	})))
 	r.Handle(invoke.Pattern, problems.GuardAs("invokeSession", g.admit, g.invoke))
 	guarded.Method(http.MethodGet, "/metrics", system.Metrics(g.cfg.Metrics, g.cfg.Logger))
 	guarded.Get("/healthz", system.Health)

@@ -18,8 +18,11 @@ type frame struct {
 	cursor string
 	kind   view.FrameKind
 	at     time.Time
-	// json is the whole frame in one line.
-	json []byte
+	// json is the whole frame in one line, data the part of it that is the data.
+	json, data []byte
+	n          uint64
+	run        string
+	lastK      uint64
 
 	once sync.Once
 	sse  []byte
@@ -40,8 +43,9 @@ func newFrame(f view.Frame) *frame {
 	}
 	b = f.Time.AppendFormat(append(b, `,"time":"`...), time.RFC3339Nano)
 	b = append(append(append(b, `","kind":"`...), f.Kind...), `","data":`...)
+	data := len(b)
 	b = append(append(b, f.Data...), '}')
-	return &frame{cursor: f.Cursor, kind: f.Kind, at: f.Time, json: b}
+	return &frame{cursor: f.Cursor, kind: f.Kind, at: f.Time, json: b, data: b[data : len(b)-1], n: f.N, run: f.Run, lastK: f.LastK}
 }
 
 // event is the frame as a server-sent event.

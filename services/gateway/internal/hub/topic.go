@@ -177,6 +177,7 @@ func (t *topic) emit(m output.Message) {
 func aguiFrame(session string, at cursor.Session, mask view.Masker, b output.Batch) view.Frame {
 	return view.Frame{
 		Cursor: at.String(), Session: session, N: at.N, Time: b.Time.UTC(), Kind: view.FrameAgui, Data: view.Agui(mask, b.Events),
+		Run: b.Run, LastK: b.LastK,
 	}
 }
 
