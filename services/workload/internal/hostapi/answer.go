@@ -46,6 +46,9 @@ type Answerer struct {
 // must not be talked into writing elsewhere (see package command).
 const inboxes = "_INBOX"
 
+// flushTimeout bounds how long the end waits for the server.
+const flushTimeout = 2 * time.Second
+
 // longest bounds what a request may ask for; NATS takes an answer for three minutes.
 const longest = 2 * time.Minute
 
@@ -71,6 +74,11 @@ func (a *Answerer) Stop() error {
 		a.ended = a.sub.Unsubscribe()
 		if errors.Is(a.ended, nats.ErrConnectionClosed) {
 			a.ended = nil
+		}
+		// Once the server knows, who asks is told at once that nobody answers. A server
+		// that is away finds out by itself.
+		if a.nc.IsConnected() {
+			_ = a.nc.FlushTimeout(flushTimeout)
 		}
 		// What the subscription's goroutine has in hand is counted once this passed.
 		passed := make(chan struct{})
