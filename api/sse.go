@@ -10,8 +10,8 @@ import (
 )
 
 // DefaultSSELimit bounds one server-sent event, in bytes. It is above the
-// largest frame: 768 KiB of output and what wraps it.
-const DefaultSSELimit = 4 << 20
+// largest frame: contents of 16 MiB, which masking and escapes may make longer.
+const DefaultSSELimit = 64 << 20
 
 // ErrSSETooLong is of an event over the reader's limit. The stream can't be
 // read on.

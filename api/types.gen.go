@@ -912,7 +912,7 @@ type CompleteCall struct {
 	ExitCode *int   `json:"exitCode,omitempty"`
 	Nonce    string `json:"nonce"`
 
-	// Output What it said, cut where it is longer.
+	// Output What it said, of at most 16 MiB as JSON (`content-too-large`); an agent that leaves something out says so by `truncated`.
 	Output string `json:"output,omitempty,omitzero"`
 
 	// RunID A run's id.
@@ -963,7 +963,7 @@ type ControlType string
 
 // CreateSession Example: {"idleTimeout":"15m","labels":{"team":"search"},"message":"make the tests pass","runtime":"coder"}
 type CreateSession struct {
-	// Config Whatever the agent needs for this session, secrets aside; it arrives with the bind.
+	// Config Whatever the agent needs for this session, secrets aside; it arrives with the bind. At most 256 KiB.
 	Config json.RawMessage `json:"config,omitempty,omitzero"`
 
 	// IdleTimeout A duration as Go writes it.
@@ -981,7 +981,7 @@ type CreateSession struct {
 	// Example: 15m
 	MaxDuration Duration `json:"maxDuration,omitempty,omitzero"`
 
-	// Message The first message.
+	// Message The first message, of at most 16 MiB as JSON (`content-too-large`).
 	Message string `json:"message,omitempty,omitzero"`
 
 	// Parent A session's id.
@@ -1823,7 +1823,7 @@ type Sandbox struct {
 
 // SendMessage Example: {"content":"ls -l","whenBusy":"queue"}
 type SendMessage struct {
-	// Content What to say to the agent.
+	// Content What to say to the agent, of at most 16 MiB as JSON (`content-too-large`).
 	Content string `json:"content"`
 
 	// WhenBusy What happens to the message while a run is open.

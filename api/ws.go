@@ -10,8 +10,9 @@ import (
 )
 
 // WSReadLimit is the largest message a client may send over the WebSocket, in
-// bytes; a larger one closes with [CloseTooBig].
-const WSReadLimit = 256 << 10
+// bytes; a larger one closes with [CloseTooBig]. It is more than the largest content
+// (16 MiB), so that one that is too large is refused as what it is.
+const WSReadLimit = 24 << 20
 
 // WSType is the `type` of a message over the WebSocket.
 type WSType string

@@ -29,6 +29,9 @@ func (a *Agents) ProposeCall(ctx context.Context, req agentserver.ProposeCallReq
 	if len(modes) == 0 {
 		modes = []string{string(api.CallModeHold), string(api.CallModePark)}
 	}
+	if err := verbs.CheckContent("/args", "The arguments", len(req.Body.Args), verbs.MaxContentBytes); err != nil {
+		return nil, err
+	}
 	var call verbs.CallResult
 	err := a.ask(ctx, verbs.Propose, verbs.ProposeBody{
 		AgentCallID: req.Body.AgentCallID, RunID: req.Body.RunID, Tool: req.Body.Tool, Args: req.Body.Args, Modes: modes,
@@ -125,6 +128,9 @@ func (a *Agents) CompleteCall(ctx context.Context, req agentserver.CompleteCallR
 		return nil, err
 	}
 	body := req.Body
+	if err := verbs.CheckContent("/output", "The output", len(body.Output), verbs.MaxContentBytes); err != nil {
+		return nil, err
+	}
 	if err := a.ask(ctx, verbs.Complete, verbs.CompleteBody{
 		Call: req.ID, RunID: body.RunID, Nonce: body.Nonce, ExitCode: body.ExitCode, Output: body.Output,
 		Truncated: body.Truncated, Error: body.Error,

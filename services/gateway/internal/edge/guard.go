@@ -16,14 +16,28 @@ import (
 	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/api/apispec"
 	"github.com/holdfast-io/holdfast/services/internal/problem"
+	"github.com/holdfast-io/holdfast/services/internal/verbs"
 )
 
 const (
 	// MaxBodyBytes bounds a request's body, but for calls into a sandbox.
 	MaxBodyBytes = 1 << 20
+	// MaxContentBodyBytes bounds a body that carries a content: more than the content
+	// itself may have, so that one that is too large is refused as what it is.
+	MaxContentBodyBytes = verbs.MaxContentBytes + 8<<20
 	// bodyTimeout is how long a client may take to send its body.
 	bodyTimeout = 30 * time.Second
 )
+
+// withContent are the operations whose bodies carry a content.
+var withContent = map[string]bool{"createSession": true, "sendMessage": true, "proposeCall": true, "completeCall": true}
+
+func bodyLimit(op *apispec.Operation) int64 {
+	if withContent[op.ID] {
+		return MaxContentBodyBytes
+	}
+	return MaxBodyBytes
+}
 
 // Admit says who makes a request, as a context for its operation, or why it is
 // refused.
@@ -67,7 +81,7 @@ func (p Problems) pass(w http.ResponseWriter, r *http.Request, op *apispec.Opera
 	ctx, err := admit(op, r)
 	if err == nil {
 		r = r.WithContext(ctx)
-		err = readBody(w, r)
+		err = readBody(w, r, bodyLimit(op))
 	}
 	if err == nil {
 		err = op.Validate(r, pathParams(r))
@@ -84,7 +98,7 @@ func (p Problems) pass(w http.ResponseWriter, r *http.Request, op *apispec.Opera
 
 // readBody reads the whole body, bounded in bytes and in time, so that what
 // follows waits for nobody.
-func readBody(w http.ResponseWriter, r *http.Request) error {
+func readBody(w http.ResponseWriter, r *http.Request, limit int64) error {
 	if r.Body == nil || r.Body == http.NoBody {
 		return nil
 	}
@@ -92,7 +106,7 @@ func readBody(w http.ResponseWriter, r *http.Request) error {
 	if err := control.SetReadDeadline(time.Now().Add(bodyTimeout)); err != nil && !errors.Is(err, http.ErrNotSupported) {
 		return problem.Wrap(api.CodeInvalidRequest, "The body could not be read.", err)
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxBodyBytes))
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
 	var tooLarge *http.MaxBytesError
 	switch {
 	case errors.As(err, &tooLarge):

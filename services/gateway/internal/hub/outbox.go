@@ -26,8 +26,17 @@ func (i item) size() int {
 	return len(i.raw)
 }
 
+// largeLimit bounds the large items of one queue together: those of a call with
+// arguments of the largest size, and its question, come at once. Their bytes are shared
+// by all viewers of a frame, so a slow one holds little of its own.
+const largeLimit = 128 << 20
+
 // outbox is the bounded queue of one connection. Producers put, one writer at a
 // time takes.
+//
+// Items that are larger than the limit are bounded apart: behind a frame of 10 MB
+// the queue is not too slow for the next small one, and a client that was closed for
+// that would meet the same frame at each return.
 type outbox struct {
 	limit int
 	// wrote is when something last went out, in Unix nanoseconds.
@@ -38,7 +47,8 @@ type outbox struct {
 	// writer hasn't been woken for it; nil before there is a writer.
 	wake   func()
 	queue  []item
-	bytes  int
+	bytes  int // of all items
+	large  int // of the large ones among them
 	awake  bool
 	closed api.CloseCode
 	room   chan struct{} // closed when bytes fall under half the limit; nil if nobody waits
@@ -52,15 +62,32 @@ func (o *outbox) put(i item) bool {
 	switch {
 	case o.closed != 0:
 		return false
-	case o.bytes > 0 && o.bytes+i.size() > o.limit:
+	case o.overflows(i.size()):
 		o.shut(api.CloseTooSlow)
 		o.rouse()
 		return false
 	}
 	o.queue = append(o.queue, i)
-	o.bytes += i.size()
+	o.count(i.size())
 	o.rouse()
 	return true
+}
+
+func (o *outbox) overflows(size int) bool {
+	if o.isLarge(size) {
+		return o.large > 0 && o.large+size > largeLimit
+	}
+	return o.bytes > o.large && o.bytes-o.large+size > o.limit
+}
+
+func (o *outbox) isLarge(size int) bool { return size > o.limit }
+
+// count adds an item's bytes to the account, or with a negative size takes them off.
+func (o *outbox) count(size int) {
+	o.bytes += size
+	if o.isLarge(max(size, -size)) { // as it was when it came
+		o.large += size
+	}
 }
 
 // putWhenRoom is put for history, which waits until the queue is half empty.
@@ -118,13 +145,16 @@ func (o *outbox) take(into []item) (items []item, closed api.CloseCode) {
 	return items, 0
 }
 
-// written takes an item off the account: what was taken is still held until it is
-// on the wire.
+// written takes an item of size bytes off the account: what was taken is still held
+// until it is on the wire.
 func (o *outbox) written(now time.Time, size int) {
 	o.wrote.Store(now.UnixNano())
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.bytes -= size
+	if o.closed != 0 {
+		return // the account is closed
+	}
+	o.count(-size)
 	if o.room != nil && o.bytes <= o.limit/2 {
 		close(o.room)
 		o.room = nil
@@ -133,7 +163,7 @@ func (o *outbox) written(now time.Time, size int) {
 
 // shut closes with the lock held and drops what is queued.
 func (o *outbox) shut(code api.CloseCode) {
-	o.closed, o.queue, o.bytes = code, nil, 0
+	o.closed, o.queue, o.bytes, o.large = code, nil, 0, 0
 	if o.room != nil {
 		close(o.room)
 		o.room = nil

@@ -131,10 +131,11 @@ func (p *replay) run(ctx context.Context) error {
 
 // send writes a frame; without a flush it goes out with a later one.
 func (p *replay) send(f view.Frame, flush bool) error {
-	if err := p.out.extend(); err != nil {
+	event := newFrame(f).event()
+	if err := p.out.extend(len(event)); err != nil {
 		return err
 	}
-	if _, err := p.out.w.Write(newFrame(f).event()); err != nil || !flush {
+	if _, err := p.out.w.Write(event); err != nil || !flush {
 		return err
 	}
 	return p.out.control.Flush()
@@ -171,7 +172,7 @@ func (p *replay) wait(ctx context.Context, f view.Frame) error {
 }
 
 func (p *replay) heartbeat() error {
-	if err := p.out.extend(); err != nil {
+	if err := p.out.extend(0); err != nil {
 		return err
 	}
 	if _, err := p.out.w.Write(api.AppendSSEComment(nil, "heartbeat")); err != nil {

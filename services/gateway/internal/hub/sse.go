@@ -105,7 +105,7 @@ func (s *sseWriter) begin() error {
 	head.Set("Content-Type", "text/event-stream")
 	head.Set("Cache-Control", "no-store")
 	head.Set("X-Accel-Buffering", "no") // proxies would collect frames
-	if err := s.extend(); err != nil {
+	if err := s.extend(0); err != nil {
 		return err
 	}
 	s.w.WriteHeader(http.StatusOK)
@@ -115,9 +115,9 @@ func (s *sseWriter) begin() error {
 	return s.control.Flush()
 }
 
-// extend gives the next write its time.
-func (s *sseWriter) extend() error {
-	return s.control.SetWriteDeadline(time.Now().Add(s.hub.cfg.WriteTimeout))
+// extend gives the next write of size bytes its time.
+func (s *sseWriter) extend(size int) error {
+	return s.control.SetWriteDeadline(time.Now().Add(s.hub.timeToWrite(size)))
 }
 
 // loop writes what is queued until the stream ends.
@@ -148,10 +148,13 @@ func (s *sseWriter) loop(ctx context.Context, out *outbox, wake <-chan struct{})
 
 // write writes items with one flush.
 func (s *sseWriter) write(items []item, out *outbox) (last bool, err error) {
-	if err := s.extend(); err != nil {
+	size := 0
+	for _, i := range items {
+		size += i.size()
+	}
+	if err := s.extend(size); err != nil {
 		return false, err
 	}
-	size := 0
 	for _, i := range items {
 		b := i.raw
 		if i.frame != nil {
@@ -160,18 +163,25 @@ func (s *sseWriter) write(items []item, out *outbox) (last bool, err error) {
 		if _, err := s.w.Write(b); err != nil {
 			return false, err
 		}
-		size += i.size()
 	}
 	if err := s.control.Flush(); err != nil {
 		return false, err
 	}
-	out.written(s.hub.cfg.Now(), size)
+	for _, i := range items {
+		out.written(s.hub.cfg.Now(), i.size())
+	}
 	return last, nil
+}
+
+// timeToWrite is how long size bytes may take to a client: WriteTimeout for what isn't
+// large, and as much again for each part of that size.
+func (h *Hub) timeToWrite(size int) time.Duration {
+	return h.cfg.WriteTimeout * time.Duration(1+size/h.cfg.QueueBytes)
 }
 
 // goodbye says why the stream ends; who comes back with its last id loses nothing.
 func (s *sseWriter) goodbye(code api.CloseCode) {
-	if s.extend() != nil {
+	if s.extend(0) != nil {
 		return
 	}
 	last := api.AppendSSEComment(nil, code.String())

@@ -56,7 +56,7 @@ func whyNotWritten(err error) api.CloseCode {
 // write writes one message.
 func (s *socket) write(i item) error {
 	// Not the connection's context: the library would cut it short of its close code.
-	ctx, cancel := context.WithTimeout(context.Background(), s.hub.cfg.WriteTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), s.hub.timeToWrite(i.size()))
 	defer cancel()
 	raw := i.raw
 	if i.frame != nil {

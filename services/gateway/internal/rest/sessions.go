@@ -3,6 +3,7 @@ package rest
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"time"
 
 	"github.com/holdfast-io/holdfast/api"
@@ -57,6 +58,12 @@ func createBody(body *api.CreateSession) (verbs.CreateBody, error) {
 			return out, err
 		}
 	}
+	if err := errors.Join(
+		verbs.CheckContent("/message", "The message", len(out.Message), verbs.MaxContentBytes),
+		verbs.CheckContent("/config", "The config", len(out.Config), verbs.MaxConfigBytes),
+	); err != nil {
+		return out, err
+	}
 	if out.IdleTimeout, err = duration("/idleTimeout", body.IdleTimeout); err != nil {
 		return out, err
 	}
@@ -100,6 +107,9 @@ func (a *API) SendMessage(ctx context.Context, req apiserver.SendMessageRequestO
 // Send sends a message as the context's principal, over REST or over the WebSocket.
 func (a *API) Send(ctx context.Context, id string, body api.SendMessage, key *string) (out api.MessageAccepted, seq uint64, err error) {
 	content, err := json.Marshal(body.Content)
+	if err == nil {
+		err = verbs.CheckContent("/content", "The message", len(content), verbs.MaxContentBytes)
+	}
 	if err != nil {
 		return out, 0, err
 	}

@@ -14,8 +14,9 @@ import (
 const (
 	// agentPrefix is all that an agent can reach.
 	agentPrefix = "/v1/agent/"
-	// maxRelayBody bounds what an agent sends in one request.
-	maxRelayBody = 1 << 20
+	// maxRelayBody bounds what an agent sends in one request: more than Holdfast takes,
+	// so that it is Holdfast who refuses, and says why. It streams through.
+	maxRelayBody = 32 << 20
 )
 
 // relay is the agent's way to Holdfast: it adds the session's token, which the
