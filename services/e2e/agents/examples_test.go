@@ -1,6 +1,8 @@
 package agents_test
 
 import (
+	"os"
+	"os/exec"
 	"path/filepath"
 	"testing"
 
@@ -15,6 +17,7 @@ func TestExamples(t *testing.T) {
 	for name, folder := range map[string]func(*testing.T) string{
 		"python": inPlace("python"),
 		"shell":  inPlace("shell"),
+		"go":     built,
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := h.In(t)
@@ -29,4 +32,25 @@ func TestExamples(t *testing.T) {
 // inPlace is the folder of an example that needs no building.
 func inPlace(name string) func(*testing.T) string {
 	return func(*testing.T) string { return filepath.Join(examples, name) }
+}
+
+// built is a folder with the example in Go, built as its runtime.yaml says.
+func built(t *testing.T) string {
+	folder := t.TempDir()
+	readable(t, folder)
+	cmd := exec.Command("go", "build", "-o", filepath.Join(folder, "agent"), ".")
+	cmd.Dir = filepath.Join(examples, "go")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v\n%s", cmd, err, out)
+	}
+	return folder
+}
+
+// readable lets others read a folder, as which sandboxes run where the tests are root.
+func readable(t *testing.T, folder string) {
+	t.Helper()
+	if err := os.Chmod(folder, 0o755); err != nil { //nolint:gosec // a program that other uids run
+		t.Fatal(err)
+	}
 }

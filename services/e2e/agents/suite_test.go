@@ -34,23 +34,33 @@ func suite(t *testing.T, h *harness.Holdfast, runtime string) {
 	}
 }
 
-func create(h *harness.Holdfast, runtime string) string {
-	return h.CreateOf("alice", api.CreateSession{Runtime: runtime}).ID
+func create(t *testing.T, h *harness.Holdfast, runtime string) string {
+	t.Helper()
+	return createWith(t, h, api.CreateSession{Runtime: runtime})
+}
+
+func createWith(t *testing.T, h *harness.Holdfast, body api.CreateSession) string {
+	t.Helper()
+	s := h.CreateOf("alice", body)
+	if s.Phase != api.SessionPhaseReady {
+		t.Fatalf("the session is %s: %s %s", s.Phase, s.Outcome, s.Cause)
+	}
+	return s.ID
 }
 
 func saysBack(t *testing.T, h *harness.Holdfast, runtime string) {
-	id := create(h, runtime)
+	id := create(t, h, runtime)
 	says(t, h, id, `good morning "all" \o/ – ☕`, `good morning "all" \o/ – ☕`)
 	says(t, h, id, "and again", "and again")
 }
 
 func knowsConfig(t *testing.T, h *harness.Holdfast, runtime string) {
-	id := h.CreateOf("alice", api.CreateSession{Runtime: runtime, Config: []byte(`{"colour":"blue"}`)}).ID
+	id := createWith(t, h, api.CreateSession{Runtime: runtime, Config: []byte(`{"colour":"blue"}`)})
 	says(t, h, id, "config", "colour", "blue")
 }
 
 func doesWhatIsAllowed(t *testing.T, h *harness.Holdfast, runtime string) {
-	id := create(h, runtime)
+	id := create(t, h, runtime)
 	says(t, h, id, "show", "nothing yet")
 	says(t, h, id, "note buy milk", "written")
 	says(t, h, id, "note and oats", "written")
@@ -61,8 +71,9 @@ func doesWhatIsAllowed(t *testing.T, h *harness.Holdfast, runtime string) {
 }
 
 // ask has the agent park at a question and gives it with the run that asked.
-func ask(h *harness.Holdfast, runtime string) (id, run string, question api.Approval) {
-	id = create(h, runtime)
+func ask(t *testing.T, h *harness.Holdfast, runtime string) (id, run string, question api.Approval) {
+	t.Helper()
+	id = create(t, h, runtime)
 	run = h.Send("alice", id, "note "+plumber)
 	question = h.AwaitQuestion(id)
 	h.AwaitRun(id, run, api.RunStateInterrupted)
@@ -85,7 +96,7 @@ func goesOn(t *testing.T, h *harness.Holdfast, id, parked string, want ...string
 }
 
 func parks(t *testing.T, h *harness.Holdfast, runtime string) {
-	id, run, question := ask(h, runtime)
+	id, run, question := ask(t, h, runtime)
 	if string(question.Args) != `{"text":"`+plumber+`"}` || question.Tool != "write_note" {
 		t.Errorf("asked for %s %s", question.Tool, question.Args)
 	}
@@ -98,7 +109,7 @@ func parks(t *testing.T, h *harness.Holdfast, runtime string) {
 }
 
 func parksAndIsDenied(t *testing.T, h *harness.Holdfast, runtime string) {
-	id, run, question := ask(h, runtime)
+	id, run, question := ask(t, h, runtime)
 	if status, err := h.Decide("bob", question, api.AnswerDeny, "he is on holiday"); status != 201 {
 		t.Fatalf("deny: %d, %v", status, err)
 	}
@@ -108,7 +119,7 @@ func parksAndIsDenied(t *testing.T, h *harness.Holdfast, runtime string) {
 
 // holds: the answer comes in the middle of the run, which stays the same.
 func holds(t *testing.T, h *harness.Holdfast, runtime string) {
-	id := create(h, runtime)
+	id := create(t, h, runtime)
 	run := h.Send("alice", id, "hold note "+plumber)
 	question := h.AwaitQuestion(id)
 	if is := runOf(h, id, run); is.State != api.RunStateStarted {
@@ -120,14 +131,15 @@ func holds(t *testing.T, h *harness.Holdfast, runtime string) {
 }
 
 func isDenied(t *testing.T, h *harness.Holdfast, runtime string) {
-	id := create(h, runtime)
+	id := create(t, h, runtime)
 	says(t, h, id, "note my password is x", "not written", "a note is no place for a password")
 	says(t, h, id, "show", "nothing yet")
 }
 
 // counting has the agent count for long, and waits until it does.
-func counting(h *harness.Holdfast, runtime string) (id, run string) {
-	id = create(h, runtime)
+func counting(t *testing.T, h *harness.Holdfast, runtime string) (id, run string) {
+	t.Helper()
+	id = create(t, h, runtime)
 	run = h.Send("alice", id, "count 600")
 	hearsCounting(h, id)
 	return id, run
@@ -141,7 +153,7 @@ func hearsCounting(h *harness.Holdfast, id string) {
 }
 
 func isCancelled(t *testing.T, h *harness.Holdfast, runtime string) {
-	id, run := counting(h, runtime)
+	id, run := counting(t, h, runtime)
 	if _, err := h.Client("alice").CancelRunWithResponse(h.Context(), id, run, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -150,7 +162,7 @@ func isCancelled(t *testing.T, h *harness.Holdfast, runtime string) {
 }
 
 func isCancelledParked(t *testing.T, h *harness.Holdfast, runtime string) {
-	id, run, _ := ask(h, runtime)
+	id, run, _ := ask(t, h, runtime)
 	if _, err := h.Client("alice").CancelRunWithResponse(h.Context(), id, run, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -160,7 +172,7 @@ func isCancelledParked(t *testing.T, h *harness.Holdfast, runtime string) {
 
 // losesItsSandbox: the run fails, the session gets another sandbox with its files.
 func losesItsSandbox(t *testing.T, h *harness.Holdfast, runtime string) {
-	id := create(h, runtime)
+	id := create(t, h, runtime)
 	says(t, h, id, "note buy milk", "written")
 	run := h.Send("alice", id, "count 600")
 	hearsCounting(h, id)
@@ -170,7 +182,7 @@ func losesItsSandbox(t *testing.T, h *harness.Holdfast, runtime string) {
 }
 
 func keepsItsNotes(t *testing.T, h *harness.Holdfast, runtime string) {
-	id := create(h, runtime)
+	id := create(t, h, runtime)
 	says(t, h, id, "note buy milk", "written")
 	if _, err := h.Client("alice").SuspendSessionWithResponse(h.Context(), id, nil); err != nil {
 		t.Fatal(err)
@@ -188,7 +200,7 @@ func parkedThroughRestart(t *testing.T, h *harness.Holdfast, runtimes []string) 
 	}
 	all := make(map[string]parked)
 	for _, r := range runtimes {
-		id, run, question := ask(h, r)
+		id, run, question := ask(t, h.In(t), r)
 		all[r] = parked{id, run, question}
 	}
 	h.Restart()

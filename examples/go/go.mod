@@ -1,0 +1,3 @@
+module github.com/holdfast-io/holdfast/examples/go
+
+go 1.26
