@@ -44,8 +44,14 @@ type Child struct {
 // adds.
 func Spawn(t testing.TB, env []string, args ...string) *Child {
 	t.Helper()
+	return SpawnBuild(t, Binary(t), env, args...)
+}
+
+// SpawnBuild is Spawn with another build of the binary.
+func SpawnBuild(t testing.TB, path string, env []string, args ...string) *Child {
+	t.Helper()
 	c := &Child{t: t, name: strings.Join(args, " "), done: make(chan struct{})}
-	c.cmd = exec.Command(Binary(t), args...)
+	c.cmd = exec.Command(path, args...)
 	c.cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"), envSandboxd + "=" + Sandboxd(t)}, env...)
 	c.cmd.Stdout, c.cmd.Stderr = both{c, true}, both{c, false}
 	c.cmd.WaitDelay = time.Second // a process of its own that keeps the pipe open
