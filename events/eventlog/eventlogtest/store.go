@@ -140,6 +140,34 @@ func testLostReply(t *testing.T, h Harness) {
 	}
 }
 
+// Where the log has no room, what another process has already done is still answered
+// with what was done, and what nobody has done is refused and isn't done.
+func testNoRoom(t *testing.T, h Harness) {
+	a, b := h.Open(t)
+	subject := freshSubject()
+	full := &faulty{Log: a}
+	s := newStore(full)
+	execute(t, s, subject, "c1", put(4))
+	done := execute(t, newStore(b), subject, "c2", put(5))
+	full.onAppend = func(_ context.Context, subject string, _ events.Envelope) (uint64, error) {
+		return 0, &eventlog.NoRoomError{Subject: subject, Err: errors.New("full")}
+	}
+	if res := execute(t, s, subject, "c2", put(5)); !res.Repeated || res.Seq != done.Seq {
+		t.Errorf("done before: %+v, want it repeated at %d", res, done.Seq)
+	}
+	var noRoom *eventlog.NoRoomError
+	if _, err := s.Execute(bounded(t), subject, command("c3"), put(6)); !errors.As(err, &noRoom) {
+		t.Errorf("%v, want a *NoRoomError", err)
+	}
+	full.onAppend = nil
+	if amount, n := balance(t, s, subject); amount != 9 || n != 2 {
+		t.Errorf("balance %d at n %d, want 9 at 2", amount, n)
+	}
+	if res := execute(t, s, subject, "c3", put(6)); res.Repeated || res.N != 3 {
+		t.Errorf("with room: %+v", res)
+	}
+}
+
 func testUnknownOutcome(t *testing.T, h Harness) {
 	a, b := h.Open(t)
 	for _, stored := range []bool{true, false} {

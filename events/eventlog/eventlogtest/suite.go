@@ -50,6 +50,7 @@ func Run(t *testing.T, h Harness) {
 		{"info tells the genesis and the extent", testInfo},
 		{"execute chains n and prev", testExecuteChain},
 		{"a command is done once, also by a new store", testExecuteOnce},
+		{"without room nothing is done twice or later", testNoRoom},
 		{"a conflict with another process is resolved by deciding again", testExecuteConflict},
 		{"a refusal on an outdated cache is decided again", testRefusalConfirmed},
 		{"a refusal with records is stored and still the answer", testRefusalRecorded},
