@@ -142,8 +142,8 @@ func TestHeaderNamesTypes(t *testing.T) {
 	}
 }
 
-// A refusal by the server is definite and comes at once, unless a replica may have
-// stored what its leader could not.
+// A refusal by the server is definite and comes at once; what one replica alone could
+// not store is nowhere.
 func TestRefused(t *testing.T) {
 	srv := natstest.Server(t)
 	nc, js := natstest.Connect(t, srv.ClientURL())
@@ -179,8 +179,9 @@ func TestRefused(t *testing.T) {
 		t.Errorf("append of more than the stream takes: %v, want the server's refusal at once", err)
 	}
 	limit(func(c *jetstream.StreamConfig) { c.MaxMsgSize, c.MaxMsgs, c.Discard = -1, 1, jetstream.DiscardNew })
-	if err, _ := tryFor(200 * time.Millisecond); !errors.As(err, &unknown) || !errors.As(err, &refused) {
-		t.Errorf("append that could not be stored: %v, want an unknown outcome with its cause", err)
+	var full *eventlog.NoRoomError
+	if err, ended := tryFor(20 * time.Second); !errors.As(err, &full) || !errors.As(err, &refused) || errors.As(err, &unknown) || ended {
+		t.Errorf("append that could not be stored: %v, want that there is no room, with its cause", err)
 	}
 	limit(func(c *jetstream.StreamConfig) { c.MaxMsgs = -1 })
 	if err, _ := tryFor(20 * time.Second); err != nil {
