@@ -44,6 +44,16 @@ type Batch struct {
 	Time  time.Time `json:"time"`
 	// Events are whole AG-UI event objects.
 	Events []json.RawMessage `json:"events"`
+	// Large says which of them are kept beside the batch; there {} stands in their
+	// place. Readers get them whole and never see this (package bloboutput).
+	Large []Large `json:"large,omitempty"`
+}
+
+// Large is an event that is too large for its batch.
+type Large struct {
+	// At is its place in Events, from 0.
+	At   int         `json:"at"`
+	Blob events.Blob `json:"blob"`
 }
 
 // Validate checks the shape that every stored batch has.
@@ -57,6 +67,11 @@ func (b Batch) Validate() error {
 		return fmt.Errorf("%w: k from %d to %d does not number %d events", ErrBatch, b.FirstK, b.LastK, len(b.Events))
 	case b.Time.IsZero():
 		return fmt.Errorf("%w: no time", ErrBatch)
+	}
+	for _, l := range b.Large {
+		if l.At < 0 || l.At >= len(b.Events) {
+			return fmt.Errorf("%w: there is no event %d to be large", ErrBatch, l.At)
+		}
 	}
 	for i, e := range b.Events {
 		if !isObject(e) {

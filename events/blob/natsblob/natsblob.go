@@ -41,6 +41,9 @@ const (
 type Place struct {
 	// Stream holds them, on subjects that begin with Prefix.
 	Stream, Prefix string
+	// Forgets says that the stream drops its oldest messages: then what is stored again
+	// is written again, to last as long as what refers to it.
+	Forgets bool
 	// AttemptTimeout is how long one attempt at a piece waits for its answer before
 	// it is made again; 0 means 2 s.
 	AttemptTimeout time.Duration
@@ -49,7 +52,7 @@ type Place struct {
 // The places that the installer makes.
 var (
 	Beside  = Place{Stream: events.StreamBlobs, Prefix: "blob"}
-	Output  = Place{Stream: events.StreamOutput, Prefix: "out"}
+	Output  = Place{Stream: events.StreamOutput, Prefix: "out", Forgets: true}
 	Transit = Place{Stream: events.StreamTransit, Prefix: "transit"}
 )
 
@@ -96,8 +99,8 @@ func (s *Store) Put(ctx context.Context, owner blob.Owner, contents []byte) (eve
 	return ref, nil
 }
 
-// putPiece stores one piece where there is none yet: what is there has the same hash
-// in its name, and is checked when it is read.
+// putPiece stores one piece, in a stream that forgets nothing where there is none yet:
+// what is there has the same hash in its name, and is checked when it is read.
 func (s *Store) putPiece(ctx context.Context, subject string, piece []byte) error {
 	pace := stream.NewPace()
 	for {
@@ -119,8 +122,11 @@ func (s *Store) putPiece(ctx context.Context, subject string, piece []byte) erro
 func (s *Store) send(ctx context.Context, subject string, piece []byte) error {
 	ctx, cancel := context.WithTimeout(ctx, s.place.AttemptTimeout)
 	defer cancel()
-	_, err := s.js.Publish(ctx, subject, piece,
-		jetstream.WithExpectStream(s.place.Stream), jetstream.WithExpectLastSequencePerSubject(0), jetstream.WithRetryAttempts(0))
+	opts := []jetstream.PublishOpt{jetstream.WithExpectStream(s.place.Stream), jetstream.WithRetryAttempts(0)}
+	if !s.place.Forgets {
+		opts = append(opts, jetstream.WithExpectLastSequencePerSubject(0))
+	}
+	_, err := s.js.Publish(ctx, subject, piece, opts...)
 	return err
 }
 

@@ -19,6 +19,8 @@ import (
 type Harness struct {
 	// Open gives a fresh, empty stream.
 	Open func(t *testing.T) output.Stream
+	// MaxEvent is how large an event may be; 0 where it has to fit into its batch.
+	MaxEvent int
 	// Expire drops the messages of the stream opened last before a sequence, as age
 	// does.
 	Expire func(t *testing.T, before uint64)
@@ -114,7 +116,7 @@ func testRefused(t *testing.T, h Harness) {
 		"no JSON":      {"t1", "s-a", func(b *output.Batch) { b.Events[0] = json.RawMessage(`{`) }, output.ErrBatch},
 		"no object":    {"t1", "s-a", func(b *output.Batch) { b.Events[1] = json.RawMessage(`"x"`) }, output.ErrBatch},
 		"too large": {"t1", "s-a", func(b *output.Batch) {
-			b.Events[0] = json.RawMessage(`{"a":"` + strings.Repeat("x", output.MaxBatchBytes) + `"}`)
+			b.Events[0] = json.RawMessage(`{"a":"` + strings.Repeat("x", max(output.MaxBatchBytes, h.MaxEvent)) + `"}`)
 		}, output.ErrTooLarge},
 		"wild tenant":  {"*", "s-a", func(*output.Batch) {}, &events.BadTokenError{}},
 		"wild session": {"t1", "s.>", func(*output.Batch) {}, &events.BadTokenError{}},
