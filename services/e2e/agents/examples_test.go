@@ -13,15 +13,17 @@ import (
 func TestExamples(t *testing.T) {
 	h := harness.Start(t, harness.SharedPostgres(t))
 	notes(t, h)
+	all := t // whose folders stay until the end
 	var runtimes []string
-	for name, folder := range map[string]func(*testing.T) string{
-		"python": inPlace("python"),
-		"shell":  inPlace("shell"),
-		"go":     built,
+	for name, folder := range map[string]func(t, all *testing.T) string{
+		"python":    inPlace("python"),
+		"shell":     inPlace("shell"),
+		"go":        built,
+		"langgraph": installed,
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := h.In(t)
-			runtime := apply(t, h, filepath.Join(examples, name, "runtime.yaml"), folder(t))
+			runtime := apply(t, h, filepath.Join(examples, name, "runtime.yaml"), folder(t, all))
 			runtimes = append(runtimes, runtime)
 			suite(t, h, runtime)
 		})
@@ -30,13 +32,13 @@ func TestExamples(t *testing.T) {
 }
 
 // inPlace is the folder of an example that needs no building.
-func inPlace(name string) func(*testing.T) string {
-	return func(*testing.T) string { return filepath.Join(examples, name) }
+func inPlace(name string) func(t, all *testing.T) string {
+	return func(_, _ *testing.T) string { return filepath.Join(examples, name) }
 }
 
 // built is a folder with the example in Go, built as its runtime.yaml says.
-func built(t *testing.T) string {
-	folder := t.TempDir()
+func built(t, all *testing.T) string {
+	folder := all.TempDir()
 	readable(t, folder)
 	cmd := exec.Command("go", "build", "-o", filepath.Join(folder, "agent"), ".")
 	cmd.Dir = filepath.Join(examples, "go")
