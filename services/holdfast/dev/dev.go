@@ -250,7 +250,7 @@ func (p *Program) startServices(ctx context.Context, g ground) error {
 	}
 	made, hosting := make(chan *gateway.Gateway, 1), make(chan struct{})
 	env := parts.Env{
-		Connect: g.broker.Connect, Pool: g.pool, Logger: p.cfg.Logger, Key: key, Metrics: parts.NewMetrics(), LogDir: g.dir.in("nats"),
+		Connect: g.broker.Connect, Pool: g.pool, Logger: p.cfg.Logger, Key: key, Metrics: parts.NewMetrics(p.cfg.Version), LogDir: g.dir.in("nats"),
 		Host: parts.Host{
 			Local: workload.Local{
 				DataDir: g.dir.path, SandboxdPath: g.sandboxd, AgentSocket: g.dir.in("agent", AgentSocket),

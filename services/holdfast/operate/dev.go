@@ -19,7 +19,7 @@ import (
 // Dev is `holdfast dev`.
 func Dev(o *cli.Options, version string) *cobra.Command {
 	cfg := dev.Config{Version: version, SyncAlways: true}
-	var verbose bool
+	var look observing
 	cmd := &cobra.Command{
 		Use: "dev", Short: "Run everything in one process, on this machine", Args: cobra.NoArgs,
 		Long: "Starts an embedded NATS, its own Postgres (or the one in HOLDFAST_POSTGRES_URL), all services, the local\n" +
@@ -35,7 +35,15 @@ func Dev(o *cli.Options, version string) *cobra.Command {
 				return cli.Usage(fmt.Errorf("isolation %q: use namespaces or none", cfg.Isolation))
 			}
 			cfg.PostgresURL = os.Getenv(postgres.EnvURL)
-			cfg.Logger = logger(cmd.ErrOrStderr(), verbose)
+			var err error
+			if cfg.Logger, err = look.logger(cmd.ErrOrStderr(), slog.LevelWarn); err != nil {
+				return err
+			}
+			stop, err := look.profiles(cmd.Context(), cfg.Logger)
+			if err != nil {
+				return err
+			}
+			defer stop()
 			return runDev(cmd.Context(), cmd.OutOrStdout(), cfg)
 		},
 	}
@@ -43,16 +51,8 @@ func Dev(o *cli.Options, version string) *cobra.Command {
 	f.StringVar(&cfg.Addr, "addr", dev.DefaultAddr, "address of the API and the console")
 	f.BoolVar(&cfg.Reset, "reset", false, "start with an empty log (tokens stay)")
 	f.StringVar(&cfg.Isolation, "isolation", "namespaces", "of sandboxes: namespaces, or none (agents run as plain processes)")
-	f.BoolVarP(&verbose, "verbose", "v", false, "log everything the parts say")
+	look.flags(cmd)
 	return cmd
-}
-
-func logger(w io.Writer, verbose bool) *slog.Logger {
-	level := slog.LevelWarn
-	if verbose {
-		level = slog.LevelDebug
-	}
-	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: level}))
 }
 
 func runDev(ctx context.Context, w io.Writer, cfg dev.Config) error {

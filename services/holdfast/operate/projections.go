@@ -31,7 +31,7 @@ func Projections(o *cli.Options) *cobra.Command {
 			var report projections.Report
 			use := func(ctx context.Context, log eventlog.Log, pool *pgxpool.Pool) (err error) {
 				report, err = projections.Rebuild(ctx, projections.RebuildConfig{
-					Log: log, Pool: pool, CompareOnly: compare, Logger: logger(cmd.ErrOrStderr(), false),
+					Log: log, Pool: pool, CompareOnly: compare, Logger: plainLogger(cmd.ErrOrStderr()),
 				})
 				return err
 			}
@@ -52,7 +52,7 @@ func Projections(o *cli.Options) *cobra.Command {
 }
 
 func onProjections(cmd *cobra.Command, o *cli.Options, use func(context.Context, eventlog.Log, *pgxpool.Pool) error) error {
-	ctx, log := cmd.Context(), logger(cmd.ErrOrStderr(), false)
+	ctx, log := cmd.Context(), plainLogger(cmd.ErrOrStderr())
 	if os.Getenv(EnvNATSURL) == "" {
 		dir := o.DataDir
 		if dir == "" {

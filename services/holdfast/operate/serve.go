@@ -42,10 +42,7 @@ const (
 
 // Serve is `holdfast serve SERVICE`.
 func Serve(version string) *cobra.Command {
-	var (
-		s       served
-		verbose bool
-	)
+	var s served
 	cmd := &cobra.Command{
 		Use:   "serve SERVICE",
 		Short: "Run one service: " + strings.Join(parts.Services(), ", "),
@@ -67,7 +64,7 @@ func Serve(version string) *cobra.Command {
 				return cli.Usage(fmt.Errorf("there is no service %q; there are %s", args[0], strings.Join(parts.Services(), ", ")))
 			}
 			s.version = version
-			return s.run(cmd, args[0], verbose)
+			return s.run(cmd, args[0])
 		},
 	}
 	f := cmd.Flags()
@@ -83,7 +80,7 @@ func Serve(version string) *cobra.Command {
 	f.StringVar(&s.listen, "listen", "127.0.0.1:7072", "host: TCP address at which the gateway and the runner reach sandboxes")
 	f.StringVar(&s.advertise, "advertise", "", "host: that address as the others reach it, http://host:port; the default is where it listens")
 	f.StringSliceVar(&s.agentsURL, "agents-url", nil, "host: gateways' --agents-addr, http://host:port; several are used in turn")
-	f.BoolVarP(&verbose, "verbose", "v", false, "log everything")
+	s.observing.flags(cmd)
 	return cmd
 }
 
@@ -92,10 +89,20 @@ type served struct {
 	addr, agentsAddr, agentSocket, healthAddr, version        string
 	hostName, dataDir, sandboxd, isolation, listen, advertise string
 	share, agentsURL                                          []string
+	observing                                                 observing
 }
 
-func (s served) run(cmd *cobra.Command, service string, verbose bool) (err error) {
-	ctx, log := cmd.Context(), logger(cmd.ErrOrStderr(), verbose)
+func (s served) run(cmd *cobra.Command, service string) (err error) {
+	ctx := cmd.Context()
+	log, err := s.observing.logger(cmd.ErrOrStderr(), slog.LevelInfo)
+	if err != nil {
+		return err
+	}
+	stop, err := s.observing.profiles(ctx, log)
+	if err != nil {
+		return err
+	}
+	defer stop()
 	h := &health{}
 	env := parts.Env{
 		Connect: func(ctx context.Context, u broker.User) (*nats.Conn, error) {
@@ -105,7 +112,7 @@ func (s served) run(cmd *cobra.Command, service string, verbose bool) (err error
 			}
 			return nc, err
 		},
-		Logger: log, Metrics: parts.NewMetrics(), HostName: s.hostName,
+		Logger: log, Metrics: parts.NewMetrics(s.version), HostName: s.hostName,
 	}
 	if service != "host" {
 		dsn := os.Getenv(postgres.EnvURL)
@@ -234,7 +241,7 @@ func Install() *cobra.Command {
 			"(HOLDFAST_NATS_URL, HOLDFAST_NATS_PASSWORD_INSTALLER), the schema in HOLDFAST_POSTGRES_URL, and with\n" +
 			"--key-file the key for sandboxes where there is none. What is there already stays.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			ctx, log := cmd.Context(), logger(cmd.ErrOrStderr(), false)
+			ctx, log := cmd.Context(), plainLogger(cmd.ErrOrStderr())
 			nc, err := connectNATS(ctx, broker.UserInstaller, log)
 			if err != nil {
 				return err

@@ -16,11 +16,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/holdfast-io/holdfast/events"
 	"github.com/holdfast-io/holdfast/events/blob/natsblob"
 	"github.com/holdfast-io/holdfast/events/eventlog"
 	"github.com/holdfast-io/holdfast/events/eventlog/bloblog"
 	"github.com/holdfast-io/holdfast/events/eventlog/natslog"
 	"github.com/holdfast-io/holdfast/events/output"
+	"github.com/holdfast-io/holdfast/events/output/bloboutput"
 	"github.com/holdfast-io/holdfast/events/output/natsoutput"
 	"github.com/holdfast-io/holdfast/migrations"
 	"github.com/holdfast-io/holdfast/projections"
@@ -28,6 +30,7 @@ import (
 	"github.com/holdfast-io/holdfast/services/gateway/console"
 	"github.com/holdfast-io/holdfast/services/internal/brake"
 	"github.com/holdfast-io/holdfast/services/internal/broker"
+	"github.com/holdfast-io/holdfast/services/internal/metered"
 	"github.com/holdfast-io/holdfast/services/internal/reactor"
 	"github.com/holdfast-io/holdfast/services/internal/serving"
 	"github.com/holdfast-io/holdfast/services/internal/views"
@@ -67,13 +70,19 @@ type Metrics struct {
 	Registry *prometheus.Registry
 	reactors *reactor.Metrics
 	brake    *brake.Metrics
+	metered  *metered.Metrics
 }
 
-// NewMetrics makes a registry with the metrics of the process itself.
-func NewMetrics() *Metrics {
+// NewMetrics makes a registry with the metrics of the process itself, and the version
+// that it is of.
+func NewMetrics(version string) *Metrics {
 	r := prometheus.NewRegistry()
-	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	return &Metrics{Registry: r, reactors: reactor.NewMetrics(r), brake: brake.NewMetrics(r)}
+	build := prometheus.NewGauge(prometheus.GaugeOpts{
+		Namespace: "holdfast", Name: "build_info", Help: "1, labelled by the version that runs.", ConstLabels: prometheus.Labels{"version": version},
+	})
+	build.Set(1)
+	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), build)
+	return &Metrics{Registry: r, reactors: reactor.NewMetrics(r), brake: brake.NewMetrics(r), metered: metered.New(r)}
 }
 
 // Gateway is what only the gateway needs.
@@ -195,6 +204,18 @@ func OpenLog(nc *nats.Conn) (eventlog.Log, error) {
 	return bloblog.New(log, blobs), nil
 }
 
+func openOutput(js jetstream.JetStream, nc *nats.Conn) (output.Stream, error) {
+	out, err := natsoutput.New(js, nc, natsoutput.Options{})
+	if err != nil {
+		return nil, err
+	}
+	blobs, err := natsblob.New(js, nc, natsblob.Output)
+	if err != nil {
+		return nil, err
+	}
+	return bloboutput.New(out, blobs), nil
+}
+
 func onConnection(ctx context.Context, nc *nats.Conn) (base, error) {
 	js, err := jetstream.New(nc)
 	if err != nil {
@@ -204,7 +225,7 @@ func onConnection(ctx context.Context, nc *nats.Conn) (base, error) {
 	if err != nil {
 		return base{}, err
 	}
-	out, err := natsoutput.New(js, nc, natsoutput.Options{})
+	out, err := openOutput(js, nc)
 	if err != nil {
 		return base{}, err
 	}
@@ -216,15 +237,14 @@ func onConnection(ctx context.Context, nc *nats.Conn) (base, error) {
 }
 
 func (e Env) serving(b base, service string) serving.Config {
-	var reactors *reactor.Metrics
+	cfg := serving.Config{
+		NC: b.nc, Log: b.log, Epoch: b.epoch, Copy: b.reader, Views: views.Of(b.reader), Logger: e.Logger.With("service", service),
+	}
 	if e.Metrics != nil {
-		reactors = e.Metrics.reactors
+		cfg.Reactors, cfg.Metered = e.Metrics.reactors, e.Metrics.metered
+		cfg.Log = cfg.Metered.Log(events.Service(service), b.log)
 	}
-	return serving.Config{
-		Reactors: reactors,
-		NC:       b.nc, Log: b.log, Epoch: b.epoch, Copy: b.reader, Views: views.Of(b.reader),
-		Logger: e.Logger.With("service", service),
-	}
+	return cfg
 }
 
 // Services lists what Serve takes, in the order in which dev starts them.

@@ -20,6 +20,7 @@ import (
 	"github.com/holdfast-io/holdfast/events/session"
 	"github.com/holdfast-io/holdfast/services/internal/command"
 	"github.com/holdfast-io/holdfast/services/internal/deadlines"
+	"github.com/holdfast-io/holdfast/services/internal/metered"
 	"github.com/holdfast-io/holdfast/services/internal/reactor"
 )
 
@@ -37,6 +38,9 @@ type Config struct {
 	Logger *slog.Logger
 	// Reactors are the process's metrics of reactors; may be nil.
 	Reactors *reactor.Metrics
+	// Metered are the process's metrics of commands; may be nil. Appends are counted
+	// by the Log that it makes.
+	Metered *metered.Metrics
 	// Now is the clock; nil means time.Now.
 	Now func() time.Time
 }
@@ -109,7 +113,7 @@ func Run(ctx context.Context, cfg Config, parts Parts) error {
 	if parts.Requeue != nil {
 		parts.Requeue(react)
 	}
-	handlers := parked{js: js, service: parts.Service}.with(parts.Handlers)
+	handlers := cfg.Metered.Handlers(parts.Service, parked{js: js, service: parts.Service}.with(parts.Handlers))
 	server, err := command.Serve(cfg.NC, parts.Service, handlers, cfg.Logger) //nolint:contextcheck // commands that were taken are finished after ctx: Stop ends them
 	if err != nil {
 		return fmt.Errorf("%s commands: %w", parts.Service, err)
