@@ -25,7 +25,8 @@ type parked struct {
 
 // with gives a service's handlers and these.
 func (p parked) with(handlers map[string]command.Handler) map[string]command.Handler {
-	all := maps.Clone(handlers)
+	all := map[string]command.Handler{}
+	maps.Copy(all, handlers)
 	all[verbs.ParkedList], all[verbs.ParkedRetry] = p.list, p.retry
 	return all
 }
