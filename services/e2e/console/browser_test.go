@@ -131,12 +131,12 @@ func (b *tab) do(what string, action chromedp.Action[chromedp.Void]) {
 	}
 }
 
-// eval gives the value of an expression in the page.
+// eval gives the value of an expression in the page, once it has one.
 func eval[T any](b *tab, expression string) T {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, harness.Patience)
 	defer cancel()
-	v, err := chromedp.Run(ctx, chromedp.Evaluate[T](expression))
+	v, err := chromedp.Run(ctx, chromedp.Evaluate[T](expression, chromedp.EvalAwaitPromise))
 	if err != nil {
 		b.t.Fatalf("evaluate %s: %v", expression, err)
 	}

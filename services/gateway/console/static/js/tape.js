@@ -24,9 +24,12 @@ export class Tape {
   /** Reads from where it stands to what is the end now; a live session's end moves on. */
   async read() {
     this.whole = false;
+    let minSeq;
     while (!this.cancelled.signal.aborted) {
       try {
-        const page = await api.listTimeline(this.id, { limit: PAGE, after: this.cursor }, this.cancelled.signal);
+        // What the log holds now may not have come to the views yet.
+        minSeq ??= (await api.getSession(this.id, {}, this.cancelled.signal)).seq;
+        const page = await api.listTimeline(this.id, { limit: PAGE, after: this.cursor, minSeq }, this.cancelled.signal);
         this.take(page.items);
         this.error = '';
         this.whole = !page.next;

@@ -7,9 +7,12 @@ import { html, Component } from './html.js';
 
 // Controls but newline and tab; spaces that aren't the space; soft hyphen; fillers that look like nothing; marks and
 // overrides of direction; zero-width characters; separators; variation and tag characters; halves of characters.
+// More marks stacked on one letter than any language needs, which would cover what is around them.
 // A run of one of them is one match: a million of them must not become a million elements.
 const HIDING =
-  /([\u0000-\u0008\u000b-\u001f\u007f-\u00a0\u00ad\u034f\u061c\u115f\u1160\u1680\u17b4\u17b5\u180b-\u180f\u2000-\u200f\u2028-\u202f\u205f-\u206f\u2800\u3000\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff9-\ufffb\u{1d173}-\u{1d17a}\u{e0000}-\u{e0fff}]|[\ud800-\udfff])\1*/gu;
+  /([\u0000-\u0008\u000b-\u001f\u007f-\u00a0\u00ad\u034f\u061c\u115f\u1160\u1680\u17b4\u17b5\u180b-\u180f\u2000-\u200f\u2028-\u202f\u205f-\u206f\u2800\u3000\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff9-\ufffb\u{1d173}-\u{1d17a}\u{e0000}-\u{e0fff}]|[\ud800-\udfff])\1*|\p{M}{5,}/gu;
+
+const STACKED = /^\p{M}{5,}$/u;
 
 /** Letters of alphabets that share shapes with the Latin one, and Latin ones in disguise. */
 const FOREIGN = /[\p{Script=Cyrillic}\p{Script=Greek}\p{Script=Armenian}\p{Script=Cherokee}\uff01-\uff5e\u{1d400}-\u{1d7ff}]+/u;
@@ -26,6 +29,7 @@ const number = (character) => `U+${character.codePointAt(0).toString(16).toUpper
 /** How a run of hiding characters is written. */
 function written(run) {
   const [first] = run;
+  if (STACKED.test(run) && new Set(run).size > 1) return `${Array.from(run).length} stacked marks`;
   const times = run.length / first.length;
   return times > 1 ? `${number(first)} ×${times}` : number(first);
 }

@@ -2,6 +2,7 @@
 import { html, useEffect, useState } from '../html.js';
 import { extent } from '../events.js';
 import { plain, Revealed, suspicion } from '../text.js';
+import { AT_ONCE, LongText } from './long-text.js';
 import { checkHash } from '../hash.js';
 import { canonical, readable } from '../json.js';
 
@@ -17,7 +18,7 @@ const MANY = 64;
  * Strings are shown as they are, everything else as JSON. Brief is for calls that
  * nobody is asked about; it shows no less.
  */
-export function Args({ args, brief = false }) {
+export function Args({ args, brief = false, whole, onWhole }) {
   const [raw, setRaw] = useState(false);
   const plain = args !== null && typeof args === 'object' && !Array.isArray(args);
   const all = plain ? Object.entries(args) : [['arguments', args]];
@@ -25,14 +26,14 @@ export function Args({ args, brief = false }) {
   return html`
     <div class="args ${brief ? 'brief' : ''}">
       ${many && html`<p class="small muted">${all.length} arguments, shown as one JSON</p>`}
-      ${raw || many || !all.length ? html`<${Arg} name="JSON" value=${canonical(args)} brief=${brief} />`
-        : all.map(([name, value]) => html`<${Arg} key=${name} name=${name} value=${value} brief=${brief} />`)}
+      ${raw || many || !all.length ? html`<${Arg} name="JSON" value=${canonical(args)} brief=${brief} whole=${whole} onWhole=${onWhole} />`
+        : all.map(([name, value]) => html`<${Arg} key=${name} name=${name} value=${value} brief=${brief} whole=${whole} onWhole=${onWhole} />`)}
       ${all.length > 0 && !many && !brief && html`<div class="small"><button type="button" class="link" onClick=${() => setRaw(!raw)}>
         ${raw ? 'Show each argument' : 'Show the JSON that is hashed'}</button></div>`}
     </div>`;
 }
 
-function Arg({ name, value, brief }) {
+function Arg({ name, value, brief, whole, onWhole }) {
   const text = typeof value === 'string' ? value : json(value);
   const size = brief && text.length < LONG ? '' : extent(text);
   const doubt = suspicion(name) || suspicion(text);
@@ -42,9 +43,12 @@ function Arg({ name, value, brief }) {
         <b><${Revealed} text=${name} /></b>
         <span>${doubt && html`<strong class="tag bad">${doubt}</strong> `}${size}</span>
       </div>
-      <pre tabindex="0" aria-label=${`Argument ${plain(name)}`}><${Revealed} text=${text} /></pre>
+      <pre tabindex="0" aria-label=${`Argument ${plain(name)}`}><${LongText} text=${text} whole=${whole} onWhole=${onWhole} /></pre>
     </div>`;
 }
+
+/** @returns {boolean} whether some of the arguments are drawn only when that is asked for */
+export const isLong = (args) => canonical(args).length > AT_ONCE;
 
 function json(value) {
   const short = canonical(value);

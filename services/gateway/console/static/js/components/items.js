@@ -6,6 +6,7 @@ import { callLook } from '../phases.js';
 import { readable } from '../json.js';
 import { Revealed } from '../text.js';
 import { Args } from './args.js';
+import { LongText } from './long-text.js';
 import { Question, Outcome } from './question.js';
 
 /** The drawing of an item that has not changed is given back as it is, and so costs nothing. */
@@ -47,13 +48,19 @@ function User({ item, found }) {
       <div>
         <div class="item-head"><b>${who(item.by)}</b>
           ${item.queued && html`<span class="tag wait">queued</span>`}${item.dropped && html`<span class="tag">cancelled before it began</span>`}</div>
-        <div class="said"><${Revealed} text=${item.text} /></div>
+        <div class="said"><${LongText} text=${item.text} /></div>
       </div>
     <//>`;
 }
 
+/** Of a long message so many pieces are drawn at once, the newest: layout costs by the character. */
+const PIECES = 6;
+
 function Agent({ item, found }) {
   const box = useRef();
+  const [wanted, setWanted] = useState(PIECES);
+  const from = Math.max(0, item.pieces.length - wanted);
+  const before = item.pieces.slice(0, from).reduce((n, piece) => n + piece.length, 0);
   const atEnd = useRef(true);
   // A long text scrolls in its own frame, and follows its end unless the reader looks back.
   useLayoutEffect(() => { if (item.open && atEnd.current) box.current.scrollTop = box.current.scrollHeight; }, [item.rev]);
@@ -62,9 +69,11 @@ function Agent({ item, found }) {
     <${Frame} item=${item} kind=${`agent ${item.reasoning ? 'reasoning' : ''}`} found=${found}>
       <div>
         <div class="item-head"><b>agent</b>${item.reasoning && html`<span class="muted">reasoning</span>`}
-          ${item.dropped > 0 && html`<span class="tag wait">${bytes(item.dropped)} before this are not shown</span>`}</div>
-        <div class="said" ref=${box} onScroll=${scrolled}>
-          ${item.pieces.map((text, i) => html`<${Revealed} key=${item.first + i} text=${text} />`)}${item.open && html`<span class="cursor" aria-label="still writing"></span>`}
+          ${item.dropped > 0 && html`<span class="tag wait">${bytes(item.dropped)} before this are not kept here</span>`}</div>
+        <div class="said" ref=${box} onScroll=${scrolled} tabindex="0" role="group" aria-label="What the agent says">
+          ${before > 0 && html`<strong class="rest" role="note">${bytes(before)} before this are not drawn yet.
+            <button type="button" class="link" onClick=${() => setWanted(wanted + 4 * PIECES)}>Show earlier</button></strong>`}
+          ${item.pieces.slice(from).map((text, i) => html`<${Revealed} key=${item.first + from + i} text=${text} />`)}${item.open && html`<span class="cursor" aria-label="still writing"></span>`}
         </div>
       </div>
     <//>`;
@@ -86,7 +95,7 @@ function Call({ item, found, watching }) {
           ${item.note && html`<span class="muted">${item.note}</span>`}
           <span class="end">${time}</span>
         </div>
-        ${item.args !== undefined ? html`<${Args} args=${item.args} brief />` : item.said && html`<pre class="block"><${Revealed} text=${item.said} /></pre>`}
+        ${item.args !== undefined ? html`<${Args} args=${item.args} brief />` : item.said && html`<pre class="block" tabindex="0"><${LongText} text=${item.said} /></pre>`}
         <${Why} item=${item} />
         <${Result} item=${item} />
       </div>
@@ -124,7 +133,7 @@ function Unfold({ item, summary, text }) {
   return html`
     <details open=${open} onToggle=${toggled}>
       <summary>${summary}</summary>
-      ${open && html`<pre class="block" tabindex="0"><${Revealed} text=${text()} /></pre>`}
+      ${open && html`<pre class="block" tabindex="0"><${LongText} text=${text()} /></pre>`}
     </details>`;
 }
 

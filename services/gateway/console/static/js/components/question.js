@@ -10,7 +10,7 @@ import { linkTo } from '../router.js';
 import { current, takePrompt } from '../store.js';
 import { callLook } from '../phases.js';
 import { plain, Revealed } from '../text.js';
-import { Args, Hash, useHashCheck } from './args.js';
+import { Args, Hash, isLong, useHashCheck } from './args.js';
 import { Deadline, useNow } from './basics.js';
 
 /** Reasons that were typed and not sent: a question that is scrolled out of view isn't drawn. */
@@ -29,6 +29,8 @@ export function Question({ approval, place = 'inbox' }) {
   const verdict = useHashCheck(approval);
   // Kept here, so that it stays to be read when the question is settled by somebody else.
   const [refusal, setRefusal] = useState(null);
+  // Nobody approves what was never drawn for them.
+  const [whole, setWhole] = useState(() => !isLong(approval.args));
   const open = approval.state === 'pending';
   const look = open ? (approval.risk === 'high' ? 'high' : '') : 'settled';
   return html`
@@ -39,11 +41,11 @@ export function Question({ approval, place = 'inbox' }) {
         <span class="end">${open ? html`<${Countdown} time=${approval.deadline} />` : html`<${Outcome} approval=${approval} />`}</span>
       </header>
       ${approval.message && html`<blockquote title="The rule’s words; quoted parts come from the agent"><${Revealed} text=${approval.message} /></blockquote>`}
-      <${Args} args=${approval.args} />
+      <${Args} args=${approval.args} whole=${whole} onWhole=${() => setWhole(true)} />
       <${Facts} approval=${approval} verdict=${verdict} place=${place} />
       ${refusal && html`<p class="notice bad" role="alert">${explain(refusal.err)}
         ${refusal.again && html` <button type="button" class="link" onClick=${refusal.again}>Ask again</button>`}</p>`}
-      ${open && html`<${Answer} approval=${approval} verdict=${verdict} onRefused=${setRefusal} />`}
+      ${open && html`<${Answer} approval=${approval} verdict=${verdict} whole=${whole} onRefused=${setRefusal} />`}
     </article>`;
 }
 
@@ -80,7 +82,7 @@ function readAgain(id) {
   api.getApproval(id).then((now) => takePrompt(now), () => {});
 }
 
-function Answer({ approval, verdict, onRefused }) {
+function Answer({ approval, verdict, whole, onRefused }) {
   const [comment, setComment] = useState(() => typed.get(approval.id) || '');
   const [busy, setBusy] = useState('');
   const armed = useArmed(approval.id);
@@ -109,13 +111,14 @@ function Answer({ approval, verdict, onRefused }) {
   const listed = mayAnswer(approval, current().me);
   return html`
     <div class="stack">
+      ${!whole && html`<p class="notice wait">The arguments are long. Show all of them to approve.</p>`}
       ${!listed && html`<p class="notice wait">The rule names others as approvers. An answer of yours would be refused, and the refusal recorded.</p>`}
       <div class="answer">
         <label class="field"><span class="unseen">Reason</span>
           <input value=${comment} onInput=${type} maxlength="2000" autocomplete="off"
             placeholder="Reason: the agent is told, the audit log keeps it" /></label>
         <button type="button" class="danger" disabled=${!armed || Boolean(busy)} onClick=${() => answer('deny')}>${busy === 'deny' ? 'Denying…' : 'Deny'}</button>
-        <button type="button" class="primary" disabled=${!armed || Boolean(busy) || verdict === 'differs'} onClick=${() => answer('approve')}>${busy === 'approve' ? 'Approving…' : 'Approve'}</button>
+        <button type="button" class="primary" disabled=${!armed || Boolean(busy) || verdict === 'differs' || !whole} onClick=${() => answer('approve')}>${busy === 'approve' ? 'Approving…' : 'Approve'}</button>
       </div>
     </div>`;
 }
