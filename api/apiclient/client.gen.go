@@ -181,7 +181,7 @@ type ClientInterface interface {
 
 	// PushEventsWithBody Push events
 	//
-	// AG-UI events of the session's own open run, content types only; 256 KiB an event, 768 KiB a batch. `k` of the
+	// AG-UI events of the session's own open run, content types only; 16 MiB an event, 24 MiB a batch. `k` of the
 	// first event numbers them, so a repeated batch is dropped, not doubled.
 	//
 	// Takes any type of body and a specified content type.
@@ -191,7 +191,7 @@ type ClientInterface interface {
 
 	// PushEvents Push events
 	//
-	// AG-UI events of the session's own open run, content types only; 256 KiB an event, 768 KiB a batch. `k` of the
+	// AG-UI events of the session's own open run, content types only; 16 MiB an event, 24 MiB a batch. `k` of the
 	// first event numbers them, so a repeated batch is dropped, not doubled.
 	//
 	// Takes a body of the `application/json` content type.
@@ -770,7 +770,7 @@ func (c *Client) StartCall(ctx context.Context, id CallID, body StartCallJSONReq
 
 // PushEventsWithBody Push events
 //
-// AG-UI events of the session's own open run, content types only; 256 KiB an event, 768 KiB a batch. `k` of the
+// AG-UI events of the session's own open run, content types only; 16 MiB an event, 24 MiB a batch. `k` of the
 // first event numbers them, so a repeated batch is dropped, not doubled.
 //
 // Takes any type of body and a specified content type.
@@ -790,7 +790,7 @@ func (c *Client) PushEventsWithBody(ctx context.Context, contentType string, bod
 
 // PushEvents Push events
 //
-// AG-UI events of the session's own open run, content types only; 256 KiB an event, 768 KiB a batch. `k` of the
+// AG-UI events of the session's own open run, content types only; 16 MiB an event, 24 MiB a batch. `k` of the
 // first event numbers them, so a repeated batch is dropped, not doubled.
 //
 // Takes a body of the `application/json` content type.
@@ -4367,7 +4367,7 @@ type ClientWithResponsesInterface interface {
 
 	// PushEventsWithBodyWithResponse Push events
 	//
-	// AG-UI events of the session's own open run, content types only; 256 KiB an event, 768 KiB a batch. `k` of the
+	// AG-UI events of the session's own open run, content types only; 16 MiB an event, 24 MiB a batch. `k` of the
 	// first event numbers them, so a repeated batch is dropped, not doubled.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
@@ -4377,7 +4377,7 @@ type ClientWithResponsesInterface interface {
 
 	// PushEventsWithResponse Push events
 	//
-	// AG-UI events of the session's own open run, content types only; 256 KiB an event, 768 KiB a batch. `k` of the
+	// AG-UI events of the session's own open run, content types only; 16 MiB an event, 24 MiB a batch. `k` of the
 	// first event numbers them, so a repeated batch is dropped, not doubled.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
@@ -6837,7 +6837,7 @@ func (c *ClientWithResponses) StartCallWithResponse(ctx context.Context, id Call
 
 // PushEventsWithBodyWithResponse Push events
 //
-// AG-UI events of the session's own open run, content types only; 256 KiB an event, 768 KiB a batch. `k` of the
+// AG-UI events of the session's own open run, content types only; 16 MiB an event, 24 MiB a batch. `k` of the
 // first event numbers them, so a repeated batch is dropped, not doubled.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
@@ -6853,7 +6853,7 @@ func (c *ClientWithResponses) PushEventsWithBodyWithResponse(ctx context.Context
 
 // PushEventsWithResponse Push events
 //
-// AG-UI events of the session's own open run, content types only; 256 KiB an event, 768 KiB a batch. `k` of the
+// AG-UI events of the session's own open run, content types only; 16 MiB an event, 24 MiB a batch. `k` of the
 // first event numbers them, so a repeated batch is dropped, not doubled.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).

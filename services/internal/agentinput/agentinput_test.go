@@ -59,7 +59,8 @@ func TestBuild(t *testing.T) {
 func TestLongConversation(t *testing.T) {
 	t.Parallel()
 	past := given.Ready
-	for i := range 18 {
+	const runs = agentinput.MaxHistory/(500<<10) + 2
+	for i := range runs {
 		run := fmt.Sprintf("r-%d", i)
 		content := json.RawMessage(`"` + strings.Repeat("<", 500<<10) + `"`)
 		past = past.And(session.MessageReceived{MessageID: "m-" + run, RunID: run, Content: content, Requester: "alice"},
@@ -73,7 +74,7 @@ func TestLongConversation(t *testing.T) {
 	if err := json.Unmarshal(raw, &in); err != nil {
 		t.Fatal(err)
 	}
-	if first, last := in.Messages[0], in.Messages[len(in.Messages)-1]; first.ID != agentinput.OmittedID || first.Role != "developer" || last.ID != "m-r-17" {
+	if first, last := in.Messages[0], in.Messages[len(in.Messages)-1]; first.ID != agentinput.OmittedID || first.Role != "developer" || last.ID != fmt.Sprintf("m-r-%d", runs-1) {
 		t.Errorf("from %+v to %+v", first, last)
 	}
 }

@@ -9,9 +9,10 @@ import (
 )
 
 // MaxHistory bounds the messages of an input, in bytes. A conversation has no bound,
-// and what takes an input does: sandboxd refuses one of more than 16 MiB. Half of that
-// leaves room for the state and the answers, and is more than any model reads at once.
-const MaxHistory = 8 << 20
+// and what takes an input does: sandboxd refuses one of more than 64 MiB. Half of that
+// holds a message of the largest size and its answer, leaves room for the state, and is
+// more than any model reads at once.
+const MaxHistory = 32 << 20
 
 // OmittedID is the id of the message that stands for those left out.
 const OmittedID = "holdfast-omitted"

@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	// MaxSpoolLineBytes bounds one line of a spool: an event of 256 KiB and its frame.
-	MaxSpoolLineBytes = 512 << 10
+	// MaxSpoolLineBytes bounds one line of a spool: an event of 16 MiB and its frame.
+	MaxSpoolLineBytes = 16<<20 + 64<<10
 	// SpoolHeartbeat is how often a quiet spool sends a blank line.
 	SpoolHeartbeat = 15 * time.Second
 	// MaxReadyWait bounds ?wait= of [PathReady].

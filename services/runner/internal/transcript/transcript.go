@@ -11,11 +11,14 @@ import (
 	"strings"
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
+
+	"github.com/holdfast-io/holdfast/events"
 )
 
-// What a run may make its reader hold. Both fit into one envelope together.
+// What a run may make its reader hold: of one message, and of the state, which each
+// delta rewrites.
 const (
-	MaxMessage = 512 << 10
+	MaxMessage = 16 << 20
 	MaxState   = 256 << 10
 )
 
@@ -206,11 +209,11 @@ func (t *Transcript) toolResult(e event) (*Message, error) {
 
 func message(id, role string, fields map[string]any) (*Message, error) {
 	fields["id"], fields["role"] = id, role
-	raw, err := json.Marshal(fields)
+	raw, err := events.Marshal(fields)
 	if err != nil {
 		return nil, fmt.Errorf("message %s: %w", id, err)
 	}
-	if len(raw) > MaxMessage { // escaped it may be six times as long
+	if len(raw) > MaxMessage { // its escapes count
 		return nil, errTooLong
 	}
 	return &Message{ID: id, Role: role, Raw: raw}, nil

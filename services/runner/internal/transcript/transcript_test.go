@@ -96,13 +96,13 @@ func TestBroken(t *testing.T) {
 func TestBounds(t *testing.T) {
 	t.Parallel()
 	piece := strings.Repeat("x", 200<<10)
-	content := `{"type":"TEXT_MESSAGE_CONTENT","messageId":"a","delta":"` + piece + `"}`
+	content := `{"type":"TEXT_MESSAGE_CONTENT","messageId":"a","delta":"` + strings.Repeat("x", transcript.MaxMessage/2+1) + `"}`
 	double := `{"type":"STATE_DELTA","delta":[{"op":"copy","from":"/a","path":"/b"},{"op":"copy","from":"/a","path":"/c"}]}`
 	for name, events := range map[string][]string{
-		"a long message": {`{"type":"TEXT_MESSAGE_START","messageId":"a"}`, content, content, content},
+		"a long message": {`{"type":"TEXT_MESSAGE_START","messageId":"a"}`, content, content},
 		"one that grows when it is written": {
 			`{"type":"TEXT_MESSAGE_START","messageId":"a"}`,
-			`{"type":"TEXT_MESSAGE_CONTENT","messageId":"a","delta":"` + strings.Repeat(`\u0001`, 100<<10) + `"}`, `{"type":"TEXT_MESSAGE_END","messageId":"a"}`,
+			`{"type":"TEXT_MESSAGE_CONTENT","messageId":"a","delta":"` + strings.Repeat(`\u0001`, transcript.MaxMessage/6) + `"}`, `{"type":"TEXT_MESSAGE_END","messageId":"a"}`,
 		},
 		"a large state":        {`{"type":"STATE_SNAPSHOT","snapshot":{"a":"` + piece + piece + `"}}`},
 		"a state that doubles": {`{"type":"STATE_SNAPSHOT","snapshot":{"a":"` + piece + `"}}`, double},

@@ -76,7 +76,7 @@ type Config struct {
 
 // Bounds of production, for [Config].
 const (
-	DefaultMaxEvent = 256 << 10
+	DefaultMaxEvent = 16 << 20
 	DefaultMaxSpool = 64 << 20
 )
 

@@ -43,7 +43,7 @@ import (
 const stopTime = 2 * time.Second
 
 // maxInput bounds a RunAgentInput, as sandboxd does.
-const maxInput = 16 << 20
+const maxInput = 64 << 20
 
 // Config says how the agent works. All fields are required.
 type Config struct {

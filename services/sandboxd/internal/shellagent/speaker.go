@@ -15,7 +15,7 @@ const toolName = "shell"
 
 const (
 	// messageBytes is how much of a command is said in one text message, as the
-	// JSON in which it is kept: a reader bounds a message (Holdfast's at 512 KiB),
+	// JSON in which it is kept: a reader bounds a message (Holdfast's at 16 MiB),
 	// and a byte may take six when it is written.
 	messageBytes = 128 << 10
 	// pieceBytes bounds one delta, so that even six times as long it is less than

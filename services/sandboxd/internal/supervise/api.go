@@ -21,7 +21,7 @@ import (
 const (
 	maxBindBody = 64 << 10
 	// maxRunBody bounds a RunAgentInput: the whole history of a session goes in it.
-	maxRunBody = 16 << 20
+	maxRunBody = 64 << 20
 	// invokeReadyWait is how long an invocation waits for an entrypoint that is
 	// being started again.
 	invokeReadyWait = 10 * time.Second

@@ -15,7 +15,7 @@ import (
 const (
 	// maxBatch bounds what an agent pushes at once, in bytes; an event is bounded by
 	// its run.
-	maxBatch = 768 << 10
+	maxBatch = 24 << 20
 	// maxWait bounds a long poll, defaultWait is its length where none is asked for.
 	maxWait     = 60 * time.Second
 	defaultWait = 30 * time.Second
