@@ -34,3 +34,13 @@ func hostMemory() int64 {
 	}
 	return int64(info.Totalram) * int64(info.Unit) //nolint:unconvert // another width on other machines
 }
+
+// tmpBytes is the size of /tmp and of the shared memory, each: what is in them
+// counts as the sandbox's memory and can't be taken back, so both together leave
+// half of it for processes. A full one is an error there, not the sandbox's end.
+func tmpBytes(configured, memory int64) int64 {
+	if memory == 0 {
+		return configured
+	}
+	return min(configured, memory/4)
+}

@@ -28,7 +28,7 @@ type Driver struct {
 	lock    *os.File
 	cgroups *cgroups // nil: rlimits
 	spawner *spawner
-	quotas  *quotas  // nil: workspaces are measured
+	quotas  *quotas // nil: workspaces are measured
 	events  *eventQueue
 	locks   keyLocks
 

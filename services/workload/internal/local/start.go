@@ -131,7 +131,7 @@ func (d *Driver) jailSpec(r record, spec driver.RuntimeSpec, code []sandboxapi.J
 	}
 	mounts = append(mounts, code...)
 	mounts = append(mounts, sandboxapi.JailMount{Source: d.paths.workspace(r), Target: spec.WorkspacePath})
-	return sandboxapi.JailSpec{Hostname: "sandbox", TmpBytes: d.cfg.TmpBytes, Mounts: mounts}
+	return sandboxapi.JailSpec{Hostname: "sandbox", TmpBytes: tmpBytes(d.cfg.TmpBytes, spec.Limits.MemoryBytes), Mounts: mounts}
 }
 
 // bootMessage tells sandboxd what it is, in terms of what it sees; maxFile bounds
