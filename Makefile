@@ -1,8 +1,8 @@
 # Holdfast: what can be made. `make` alone lists it.
 #
 # Every target runs from a clean clone; nothing is written outside the clone
-# but Go's caches and the tools' (scripts/tool.sh). CI runs .ci/run, which is
-# verify, test, test-cluster and test-faults.
+# but Go's caches and the tools' (scripts/tool.sh), and Docker's images. CI runs
+# .ci/run, which is verify, test and the other tests.
 
 SHELL       := /usr/bin/env bash
 .SHELLFLAGS := -euo pipefail -c
@@ -30,6 +30,9 @@ FAULT_TIMEOUT ?= 20m
 
 CLUSTER_PKG := ./events/eventlog/...
 FAULT_PKG   := ./services/e2e/faults/...
+# The image that make images builds, and that make up and test-containers run.
+IMAGE         ?= holdfast:local
+CONTAINER_PKG := ./services/e2e/containers/...
 
 ##@ Run
 
@@ -50,6 +53,23 @@ build: ## Build bin/holdfast and bin/sandboxd
 	@scripts/prereq.sh go
 	CGO_ENABLED=0 go build -trimpath -ldflags '-X main.version=$(VERSION)' -o bin/ ./services/holdfast ./services/sandboxd
 
+##@ Run in containers
+
+.PHONY: images
+images: ## Build the image holdfast:local, from public bases or stand-ins for them
+	@scripts/prereq.sh linux go docker
+	scripts/docker-images.sh $(IMAGE) $(VERSION)
+
+.PHONY: up
+up: ## Start every service apart, on a NATS cluster and Postgres (docs/compose.md)
+	@scripts/prereq.sh linux go docker
+	@docker image inspect $(IMAGE) >/dev/null 2>&1 || $(MAKE) --no-print-directory images
+	@HOLDFAST_IMAGE=$(IMAGE) scripts/compose.sh up $(ARGS)
+
+.PHONY: down
+down: ## Stop what make up started; with ARGS=-v forget its data, too
+	@HOLDFAST_IMAGE=$(IMAGE) scripts/compose.sh down $(ARGS)
+
 ##@ Test
 
 .PHONY: test
@@ -66,6 +86,10 @@ test-cluster: ## Run the log's suite on three clustered NATS servers
 test-faults: ## Kill the built binary at every failpoint and look at what is left
 	@scripts/prereq.sh linux go cc postgres
 	go test -race -count=1 -timeout $(FAULT_TIMEOUT) -tags failpoint $(FAULT_PKG)
+
+.PHONY: test-containers
+test-containers: images ## Kill and pause the containers of a whole installation, one after the other
+	HOLDFAST_IMAGE=$(IMAGE) HOLDFAST_REQUIRE_DOCKER=1 go test -race -count=1 -timeout $(FAULT_TIMEOUT) -tags containers $(if $(RUN),-run '$(RUN)') $(CONTAINER_PKG)
 
 .PHONY: fuzz
 fuzz: ## Run each fuzz target for FUZZTIME (10s)

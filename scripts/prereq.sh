@@ -4,7 +4,7 @@
 #
 #   scripts/prereq.sh NEED...
 #
-# NEED is any of: linux go cc postgres git. The places looked at for
+# NEED is any of: linux go cc postgres git docker. The places looked at for
 # PostgreSQL are the ones that the product looks at itself.
 set -euo pipefail
 
@@ -83,9 +83,21 @@ need_git() {
     Debian, Ubuntu: apt-get install git · Fedora: dnf install git · Alpine: apk add git")
 }
 
+need_docker() {
+	local hint="Debian, Ubuntu: apt-get install docker.io, and start it; or run the target without one started:
+    scripts/docker-daemon.sh make …, as root, starts a daemon for just as long."
+	if ! command -v docker >/dev/null; then
+		missing+=("Docker: there is no docker on PATH.
+    $hint")
+	elif ! docker version >/dev/null 2>&1; then
+		missing+=("Docker: no daemon answers docker version.
+    $hint")
+	fi
+}
+
 for need in "$@"; do
 	case $need in
-	linux | go | cc | postgres | git) "need_$need" ;;
+	linux | go | cc | postgres | git | docker) "need_$need" ;;
 	*)
 		echo "prereq.sh: unknown prerequisite $need" >&2
 		exit 2
