@@ -185,5 +185,10 @@ func (p *Proc) Exit() string {
 	if p.status.Signaled() {
 		return "was killed by " + unix.SignalName(p.status.Signal())
 	}
-	return fmt.Sprintf("exited with status %d", p.status.ExitStatus())
+	status := p.status.ExitStatus()
+	// What waits for the agent in its jail, like a shell, adds the signal to 128.
+	if name := unix.SignalName(unix.Signal(status - 128)); status > 128 && name != "" {
+		return fmt.Sprintf("exited with status %d, as after %s", status, name)
+	}
+	return fmt.Sprintf("exited with status %d", status)
 }
