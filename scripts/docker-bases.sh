@@ -23,7 +23,7 @@ stand_in_debian() {
 	local suite=${1#debian:}
 	debootstrap --variant=minbase "${suite%-slim}" "$work/debian" http://deb.debian.org/debian >"$work/log" 2>&1 ||
 		give_up "$(tail -n 3 "$work/log")"
-	rm -rf "$work/debian"/var/cache/apt/archives/*.deb "$work/debian"/usr/share/doc/*
+	rm -rf "$work/debian"/var/cache/apt/archives/*.deb "$work/debian"/var/lib/apt/lists/* "$work/debian"/usr/share/{doc,locale,man}/*
 	tar -C "$work/debian" -c . | docker import -c "LABEL $label" -c 'CMD ["bash"]' - "$1" >/dev/null
 }
 
@@ -37,9 +37,9 @@ stand_in_golang() {
 
 stand_in_nats() {
 	# The version that the product embeds, which is of the image's minor version.
-	local version
+	local version minor=${1#nats:}
 	version=$(cd services && go list -m -f '{{.Version}}' github.com/nats-io/nats-server/v2)
-	[[ $version == v"$(sed 's/.*:\([0-9.]*\).*/\1/' <<<"$1")".* ]] || give_up "services/go.mod has nats-server $version"
+	[[ $version == "v${minor%%-*}".* ]] || give_up "services/go.mod has nats-server $version"
 	GOBIN=$work CGO_ENABLED=0 GOFLAGS='' GOWORK=off go install "github.com/nats-io/nats-server/v2@$version"
 	tar -c -C "$PWD/deploy/stand-ins" nats.Dockerfile -C "$work" nats-server | build "$1" nats.Dockerfile
 }
@@ -58,17 +58,10 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
 # Debian first: the other stand-ins are built on it.
-for image in $(bases | sort -u); do
-	[[ $image == debian:* ]] && echo "$image"
-done >"$work/order"
-for image in $(bases | sort -u); do
-	[[ $image == debian:* ]] || echo "$image"
-done >>"$work/order"
-
 while read -r image; do
 	docker image inspect "$image" >/dev/null 2>&1 && continue
 	echo "docker-bases.sh: pulling $image" >&2
 	timeout 300 docker pull -q "$image" >/dev/null 2>"$work/pull" && continue
 	echo "docker-bases.sh: making a stand-in: $(tail -n 1 "$work/pull")" >&2
 	"stand_in_${image%%:*}" "$image" </dev/null
-done <"$work/order"
+done < <(bases | sort -u | awk '/^debian:/ { print; next } { later = later $0 "\n" } END { printf "%s", later }')

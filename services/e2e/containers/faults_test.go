@@ -1,0 +1,209 @@
+//go:build containers
+
+package containers_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/holdfast-io/holdfast/api"
+	"github.com/holdfast-io/holdfast/api/apiclient"
+	"github.com/holdfast-io/holdfast/services/e2e/harness"
+)
+
+// victim is a container that a fault strikes.
+type victim struct {
+	name string
+	// of finds it, at the time of the fault.
+	of func(context.Context, *installation) *node
+	// gateway, if set, is the gateway that it is, which then gives no answer at all.
+	gateway string
+	// sandboxes says that they go with it, and with them a run under way.
+	sandboxes bool
+}
+
+// victims are one of each kind.
+func victims() []victim {
+	named := func(name string) func(context.Context, *installation) *node {
+		return func(_ context.Context, in *installation) *node { return in.nodes[name] }
+	}
+	return []victim{
+		{name: "session", of: named("session-1")},
+		{name: "workload", of: named("workload-1")},
+		{name: "policy", of: named("policy-1")},
+		{name: "runner", of: named("runner-1")},
+		{name: "projector", of: named("projector-1")},
+		{name: "gateway", of: named("gateway-1"), gateway: "gateway-1"},
+		{name: "leader of EVENTS", of: func(ctx context.Context, in *installation) *node { return in.leader(ctx) }},
+		{name: "Postgres", of: named("postgres")},
+		{name: "host", of: named("host"), sandboxes: true},
+	}
+}
+
+// blow is what is done to a victim, and how it ends.
+type blow struct{ strike, heal func(*node, context.Context) }
+
+const (
+	// lasts is how long a fault lasts: longer than NATS takes to elect a leader.
+	lasts = 5 * time.Second
+	// attempts is how many sessions each gateway is asked for meanwhile.
+	attempts = 3
+	// answered is when an answer must have come, whatever it is: a command's time and
+	// some for the way.
+	answered = 15 * time.Second
+)
+
+// attempt is a session that is asked for while a fault lasts.
+type attempt struct {
+	key, gateway string
+	// id is the session, "" until it was accepted.
+	id string
+}
+
+// struck strikes a victim while people work and heals it, and looks for what is lost.
+func struck(t *testing.T, in *installation, v victim, b blow) {
+	ctx, cancel := context.WithTimeout(t.Context(), 3*harness.Patience)
+	defer cancel()
+	bob := in.as("bob", "gateway-2")
+	before := &attempt{key: t.Name() + "/before", gateway: "gateway-2"}
+	if err := before.make(ctx, in, "touch asked-before && ls"); err != nil {
+		t.Fatal(err)
+	}
+	asked := harness.Follow(t, in.as("alice", "gateway-2"), before.id, harness.OnPrompt(api.CallStatePending))
+
+	n := v.of(ctx, in)
+	b.strike(n, ctx)
+	over := time.NewTimer(lasts)
+	defer over.Stop()
+	tried := work(ctx, t, in, v)
+	<-over.C
+	b.heal(n, ctx)
+
+	in.ready(t)
+	for _, a := range tried {
+		harness.Eventually(t, "what was refused is accepted under the same key", func() bool {
+			return a.id != "" || a.make(ctx, in, said(a)) == nil
+		})
+	}
+	approve(t, in, bob, asked[len(asked)-1])
+	alice := in.as("alice", "gateway-2")
+	frames := harness.Follow(t, alice, before.id, harness.OnEvent("run.finished"))
+	if !strings.Contains(text(frames), "\nasked-before\n") {
+		t.Errorf("the agent that was answered didn't go on: %s", text(frames))
+	}
+	end(t, alice, before.id)
+	for _, a := range tried {
+		done(t, alice, a, v.sandboxes)
+		end(t, alice, a.id)
+	}
+}
+
+// work asks both gateways for sessions, one after the other each. Whatever comes is an
+// answer: accepted, or a problem with a code that says to try again. Only a gateway
+// that is the victim itself may give none.
+func work(ctx context.Context, t *testing.T, in *installation, v victim) []*attempt {
+	t.Helper()
+	var working sync.WaitGroup
+	var tried []*attempt
+	for _, gateway := range []string{"gateway-1", "gateway-2"} {
+		mine := make([]*attempt, attempts)
+		for i := range mine {
+			mine[i] = &attempt{key: fmt.Sprintf("%s/%s/%d", t.Name(), gateway, i), gateway: gateway}
+		}
+		tried = append(tried, mine...)
+		working.Go(func() {
+			for _, a := range mine {
+				began := time.Now()
+				bounded, cancel := context.WithTimeout(ctx, answered)
+				err := a.make(bounded, in, said(a))
+				cancel()
+				if refused, ok := errors.AsType[*api.Error](err); err != nil && a.gateway != v.gateway &&
+					(!ok || !refused.Problem.Code.Known() || refused.Problem.Status != http.StatusServiceUnavailable) {
+					t.Errorf("%s answered after %s: %v", gateway, time.Since(began).Round(time.Millisecond), err)
+				}
+			}
+		})
+	}
+	working.Wait()
+	return tried
+}
+
+// make asks for the session, with a message, under the attempt's key.
+func (a *attempt) make(ctx context.Context, in *installation, message string) error {
+	r, err := in.as("alice", a.gateway).CreateSessionWithResponse(ctx, &api.CreateSessionParams{IdempotencyKey: &a.key},
+		api.CreateSession{Runtime: "shell", Message: message})
+	switch {
+	case err != nil:
+		return err
+	case r.JSON201 != nil:
+		a.id = r.JSON201.ID
+	case r.JSON200 != nil: // done before, though nobody was told
+		a.id = r.JSON200.ID
+	}
+	return nil
+}
+
+// said is what an attempt's agent is told to do, without asking.
+func said(a *attempt) string { return "echo did-" + a.key }
+
+// done wants what was accepted done, once. Where its sandbox may have gone, the run is
+// over with a reason instead, and the session takes the next message.
+func done(t *testing.T, alice *apiclient.ClientWithResponses, a *attempt, mayFail bool) {
+	t.Helper()
+	frames := harness.Follow(t, alice, a.id, func(f api.Frame) bool {
+		e := harness.EventOf(f)
+		return e.Type == "run.finished" || (mayFail && e.Type == "run.failed")
+	})
+	if harness.EventOf(frames[len(frames)-1]).Type == "run.failed" {
+		if _, err := alice.SendMessageWithResponse(harness.Context(t), a.id, nil, api.SendMessage{Content: said(a)}); err != nil {
+			t.Fatalf("after a lost sandbox: %v", err)
+		}
+		frames = harness.Follow(t, alice, a.id, harness.OnEvent("run.finished"))
+	}
+	if n := strings.Count(text(frames), "\ndid-"+a.key+"\n"); n != 1 {
+		t.Errorf("the agent of %s said it %d times: %s", a.id, n, text(frames))
+	}
+}
+
+// approve answers the question of a frame with yes; a repeated answer is the same.
+func approve(t *testing.T, in *installation, bob *apiclient.ClientWithResponses, f api.Frame) {
+	t.Helper()
+	a, ok := harness.ApprovalOf(f)
+	if !ok {
+		t.Fatalf("no question: %+v", f)
+	}
+	if _, err := bob.DecideApprovalWithResponse(harness.Context(t), a.ID, nil, api.DecideApproval{Decision: api.AnswerApprove, ArgsHash: a.ArgsHash}); err != nil {
+		t.Fatalf("approve: %v", err)
+	}
+}
+
+// end terminates a session, so that the host has room for the next.
+func end(t *testing.T, alice *apiclient.ClientWithResponses, id string) {
+	t.Helper()
+	if _, err := alice.TerminateSessionWithResponse(harness.Context(t), id, nil, api.TerminateSession{}); err != nil {
+		t.Fatalf("terminate %s: %v", id, err)
+	}
+}
+
+// text is all that the agent has said.
+func text(frames []api.Frame) string {
+	var said strings.Builder
+	for _, f := range frames {
+		if f.Kind != api.FrameKindAgui {
+			continue
+		}
+		var events []struct{ Delta string }
+		_ = json.Unmarshal(f.Data, &events) // what isn't output says nothing
+		for _, e := range events {
+			said.WriteString(e.Delta)
+		}
+	}
+	return said.String()
+}
