@@ -39,6 +39,7 @@ type Broker struct {
 	cfg       Config
 	server    *server.Server
 	passwords map[User]string
+	mender    *mender
 }
 
 // startTimeout is how long the server may take to be ready: it reads every stream's
@@ -83,6 +84,7 @@ func Start(cfg Config) (*Broker, error) {
 		b.Stop()
 		return nil, fmt.Errorf("broker: JetStream can't use %s; the server's log says why", cfg.Dir)
 	}
+	b.mender = startMending(b)
 	return b, nil
 }
 
@@ -114,6 +116,7 @@ func (b *Broker) Password(u User) string { return b.passwords[u] }
 // again. Connections that are still open start to reconnect, in vain: close them
 // first.
 func (b *Broker) Stop() {
+	b.mender.end()
 	b.server.Shutdown()
 	b.server.WaitForShutdown()
 }

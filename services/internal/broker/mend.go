@@ -1,0 +1,114 @@
+package broker
+
+import (
+	"context"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// mendEvery is the time between looks at JetStream's health.
+	mendEvery = 2 * time.Second
+	// roomToMend is how much of the disk has to be free before JetStream is started
+	// again: with less it would fail at the next write.
+	roomToMend = 8 << 20
+)
+
+// mender starts JetStream again after the disk was full. A stream that could not
+// write once takes nothing more until it is opened anew, whatever room there is later;
+// a server of its own is restarted by whoever watches its /healthz, the embedded one
+// has only this.
+type mender struct {
+	broker *Broker
+	stop   context.CancelFunc
+	done   sync.WaitGroup
+}
+
+func startMending(b *Broker) *mender {
+	ctx, cancel := context.WithCancel(context.Background())
+	m := &mender{broker: b, stop: cancel}
+	m.done.Go(func() { m.run(ctx) })
+	return m
+}
+
+// end waits until nothing is being mended; it may be called again, and on nil.
+func (m *mender) end() {
+	if m == nil {
+		return
+	}
+	m.stop()
+	m.done.Wait()
+}
+
+func (m *mender) run(ctx context.Context) {
+	log := m.broker.cfg.Logger
+	tick := time.NewTicker(mendEvery)
+	defer tick.Stop()
+	told := false
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		switch {
+		case m.healthy():
+			told = false
+		case !m.room():
+			if !told {
+				told = true
+				log.Error("NATS can't write: its disk is full; it goes on by itself when there is room", "dir", m.broker.cfg.Dir)
+			}
+		default:
+			if err := m.reopen(); err != nil {
+				log.Error("NATS can't open its streams again, trying again", "error", err)
+				continue
+			}
+			log.Warn("NATS has opened its streams again after a write that failed", "dir", m.broker.cfg.Dir)
+		}
+	}
+}
+
+// healthy asks the server's own /healthz, which knows of writes that failed.
+func (m *mender) healthy() bool {
+	r, err := http.NewRequest(http.MethodGet, "/healthz", nil) //nolint:noctx // it goes nowhere: the handler is called here
+	if err != nil {
+		return false
+	}
+	w := status{code: http.StatusOK, header: http.Header{}}
+	m.broker.server.HandleHealthz(&w, r)
+	return w.code == http.StatusOK
+}
+
+// room says whether the disk has any again.
+func (m *mender) room() bool {
+	var fs unix.Statfs_t
+	return unix.Statfs(m.broker.cfg.Dir, &fs) == nil && fs.Bavail*uint64(fs.Bsize) >= roomToMend
+}
+
+// reopen closes all streams and opens them from what is on the disk.
+func (m *mender) reopen() error {
+	if err := m.broker.server.ShutdownJetStream(); err != nil {
+		return err
+	}
+	return m.broker.server.EnableJetStream(&server.JetStreamConfig{StoreDir: m.broker.cfg.Dir, SyncAlways: m.broker.cfg.SyncAlways})
+}
+
+// status keeps nothing of an answer but its code.
+type status struct {
+	code   int
+	header http.Header
+}
+
+// Header implements http.ResponseWriter.
+func (s *status) Header() http.Header { return s.header }
+
+// WriteHeader implements http.ResponseWriter.
+func (s *status) WriteHeader(code int) { s.code = code }
+
+// Write implements http.ResponseWriter.
+func (s *status) Write(b []byte) (int, error) { return len(b), nil }
