@@ -181,8 +181,10 @@ type ClientInterface interface {
 
 	// PushEventsWithBody Push events
 	//
-	// AG-UI events of the session's own open run, content types only; 16 MiB an event, 24 MiB a batch. `k` of the
-	// first event numbers them, so a repeated batch is dropped, not doubled.
+	// For agents of the adapter `push`, and answered in their sandbox, at `127.0.0.1:7777`; the gateway refuses it
+	// with 409. AG-UI events of the session's own open run; 16 MiB an event, 24 MiB a batch. `k` of the first event
+	// numbers them, so a repeated batch is dropped, not doubled. 422 says how an event broke the protocol, and the
+	// run has failed then; 409 that the run is over, or that events are missing before `k`.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -191,8 +193,10 @@ type ClientInterface interface {
 
 	// PushEvents Push events
 	//
-	// AG-UI events of the session's own open run, content types only; 16 MiB an event, 24 MiB a batch. `k` of the
-	// first event numbers them, so a repeated batch is dropped, not doubled.
+	// For agents of the adapter `push`, and answered in their sandbox, at `127.0.0.1:7777`; the gateway refuses it
+	// with 409. AG-UI events of the session's own open run; 16 MiB an event, 24 MiB a batch. `k` of the first event
+	// numbers them, so a repeated batch is dropped, not doubled. 422 says how an event broke the protocol, and the
+	// run has failed then; 409 that the run is over, or that events are missing before `k`.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -201,7 +205,9 @@ type ClientInterface interface {
 
 	// GetInput Get the run's input
 	//
-	// The RunAgentInput of the run that is due, for agents that call us; waits up to `wait` seconds, then 204.
+	// The RunAgentInput of the run that is open; waits up to `wait` seconds for one, then 204. For agents of the
+	// adapter `push` it is answered in their sandbox. There they also have `GET /v1/agent/runs/{run}?wait=`, which
+	// answers `{"open": false}` as soon as a run is over or cancelled.
 	//
 	// Corresponds with GET /v1/agent/input (the `GetInput` operationId).
 	GetInput(ctx context.Context, params *GetInputParams, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -770,8 +776,10 @@ func (c *Client) StartCall(ctx context.Context, id CallID, body StartCallJSONReq
 
 // PushEventsWithBody Push events
 //
-// AG-UI events of the session's own open run, content types only; 16 MiB an event, 24 MiB a batch. `k` of the
-// first event numbers them, so a repeated batch is dropped, not doubled.
+// For agents of the adapter `push`, and answered in their sandbox, at `127.0.0.1:7777`; the gateway refuses it
+// with 409. AG-UI events of the session's own open run; 16 MiB an event, 24 MiB a batch. `k` of the first event
+// numbers them, so a repeated batch is dropped, not doubled. 422 says how an event broke the protocol, and the
+// run has failed then; 409 that the run is over, or that events are missing before `k`.
 //
 // Takes any type of body and a specified content type.
 //
@@ -790,8 +798,10 @@ func (c *Client) PushEventsWithBody(ctx context.Context, contentType string, bod
 
 // PushEvents Push events
 //
-// AG-UI events of the session's own open run, content types only; 16 MiB an event, 24 MiB a batch. `k` of the
-// first event numbers them, so a repeated batch is dropped, not doubled.
+// For agents of the adapter `push`, and answered in their sandbox, at `127.0.0.1:7777`; the gateway refuses it
+// with 409. AG-UI events of the session's own open run; 16 MiB an event, 24 MiB a batch. `k` of the first event
+// numbers them, so a repeated batch is dropped, not doubled. 422 says how an event broke the protocol, and the
+// run has failed then; 409 that the run is over, or that events are missing before `k`.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -810,7 +820,9 @@ func (c *Client) PushEvents(ctx context.Context, body PushEventsJSONRequestBody,
 
 // GetInput Get the run's input
 //
-// The RunAgentInput of the run that is due, for agents that call us; waits up to `wait` seconds, then 204.
+// The RunAgentInput of the run that is open; waits up to `wait` seconds for one, then 204. For agents of the
+// adapter `push` it is answered in their sandbox. There they also have `GET /v1/agent/runs/{run}?wait=`, which
+// answers `{"open": false}` as soon as a run is over or cancelled.
 //
 // Corresponds with GET /v1/agent/input (the `GetInput` operationId).
 func (c *Client) GetInput(ctx context.Context, params *GetInputParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -4367,8 +4379,10 @@ type ClientWithResponsesInterface interface {
 
 	// PushEventsWithBodyWithResponse Push events
 	//
-	// AG-UI events of the session's own open run, content types only; 16 MiB an event, 24 MiB a batch. `k` of the
-	// first event numbers them, so a repeated batch is dropped, not doubled.
+	// For agents of the adapter `push`, and answered in their sandbox, at `127.0.0.1:7777`; the gateway refuses it
+	// with 409. AG-UI events of the session's own open run; 16 MiB an event, 24 MiB a batch. `k` of the first event
+	// numbers them, so a repeated batch is dropped, not doubled. 422 says how an event broke the protocol, and the
+	// run has failed then; 409 that the run is over, or that events are missing before `k`.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -4377,8 +4391,10 @@ type ClientWithResponsesInterface interface {
 
 	// PushEventsWithResponse Push events
 	//
-	// AG-UI events of the session's own open run, content types only; 16 MiB an event, 24 MiB a batch. `k` of the
-	// first event numbers them, so a repeated batch is dropped, not doubled.
+	// For agents of the adapter `push`, and answered in their sandbox, at `127.0.0.1:7777`; the gateway refuses it
+	// with 409. AG-UI events of the session's own open run; 16 MiB an event, 24 MiB a batch. `k` of the first event
+	// numbers them, so a repeated batch is dropped, not doubled. 422 says how an event broke the protocol, and the
+	// run has failed then; 409 that the run is over, or that events are missing before `k`.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -4387,7 +4403,9 @@ type ClientWithResponsesInterface interface {
 
 	// GetInputWithResponse Get the run's input
 	//
-	// The RunAgentInput of the run that is due, for agents that call us; waits up to `wait` seconds, then 204.
+	// The RunAgentInput of the run that is open; waits up to `wait` seconds for one, then 204. For agents of the
+	// adapter `push` it is answered in their sandbox. There they also have `GET /v1/agent/runs/{run}?wait=`, which
+	// answers `{"open": false}` as soon as a run is over or cancelled.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -6837,8 +6855,10 @@ func (c *ClientWithResponses) StartCallWithResponse(ctx context.Context, id Call
 
 // PushEventsWithBodyWithResponse Push events
 //
-// AG-UI events of the session's own open run, content types only; 16 MiB an event, 24 MiB a batch. `k` of the
-// first event numbers them, so a repeated batch is dropped, not doubled.
+// For agents of the adapter `push`, and answered in their sandbox, at `127.0.0.1:7777`; the gateway refuses it
+// with 409. AG-UI events of the session's own open run; 16 MiB an event, 24 MiB a batch. `k` of the first event
+// numbers them, so a repeated batch is dropped, not doubled. 422 says how an event broke the protocol, and the
+// run has failed then; 409 that the run is over, or that events are missing before `k`.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -6853,8 +6873,10 @@ func (c *ClientWithResponses) PushEventsWithBodyWithResponse(ctx context.Context
 
 // PushEventsWithResponse Push events
 //
-// AG-UI events of the session's own open run, content types only; 16 MiB an event, 24 MiB a batch. `k` of the
-// first event numbers them, so a repeated batch is dropped, not doubled.
+// For agents of the adapter `push`, and answered in their sandbox, at `127.0.0.1:7777`; the gateway refuses it
+// with 409. AG-UI events of the session's own open run; 16 MiB an event, 24 MiB a batch. `k` of the first event
+// numbers them, so a repeated batch is dropped, not doubled. 422 says how an event broke the protocol, and the
+// run has failed then; 409 that the run is over, or that events are missing before `k`.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -6869,7 +6891,9 @@ func (c *ClientWithResponses) PushEventsWithResponse(ctx context.Context, body P
 
 // GetInputWithResponse Get the run's input
 //
-// The RunAgentInput of the run that is due, for agents that call us; waits up to `wait` seconds, then 204.
+// The RunAgentInput of the run that is open; waits up to `wait` seconds for one, then 204. For agents of the
+// adapter `push` it is answered in their sandbox. There they also have `GET /v1/agent/runs/{run}?wait=`, which
+// answers `{"open": false}` as soon as a run is over or cancelled.
 //
 // Returns a wrapper object for the known response body format(s).
 //

@@ -72,8 +72,9 @@ func (body inputResponse) VisitGetInputResponse(w http.ResponseWriter) error {
 // pushProtocol is the adapter of agents that send their events themselves.
 const pushProtocol = string(api.AdapterProtocolPush)
 
-// PushEvents refuses: the events of an agent that sandboxd drives come by its
-// spool alone, else the same event could be told twice under two numbers.
+// PushEvents refuses: what agents say comes by the spool of their sandbox alone, else
+// the same event could be told twice under two numbers. The sandboxd of an agent of the
+// adapter push takes its events there, and never passes them on to here.
 func (a *Agents) PushEvents(ctx context.Context, _ agentserver.PushEventsRequestObject) (agentserver.PushEventsResponseObject, error) {
 	who := claimsOf(ctx)
 	var adapter, phase string
@@ -85,7 +86,7 @@ func (a *Agents) PushEvents(ctx context.Context, _ agentserver.PushEventsRequest
 	}
 	detail := "Agents of the adapter " + adapter + " don't push events: theirs are read where they run."
 	if adapter == pushProtocol {
-		detail = "This version drives no agents by the adapter push."
+		detail = "Events are taken in the sandbox: POST them to $HOLDFAST_URL/v1/agent/events there."
 	}
 	return nil, problem.New(api.CodeIllegalTransition, detail).In(phase)
 }
