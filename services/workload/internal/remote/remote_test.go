@@ -57,13 +57,15 @@ func (replica) Access(ref driver.Ref, podUID string) string {
 
 // installation is a NATS with a host on it.
 type installation struct {
-	t    *testing.T
+	t    testing.TB
 	nats *brokertest.Server
 	dir  string
-	stop func()
+	// driver is the host's own.
+	driver driver.Driver
+	stop   func()
 }
 
-func install(t *testing.T) *installation {
+func install(t testing.TB) *installation {
 	t.Helper()
 	in := &installation{t: t, nats: brokertest.Start(t), dir: t.TempDir()}
 	t.Cleanup(func() { in.stop() })
@@ -87,6 +89,7 @@ func (in *installation) startHost() {
 		in.t.Fatal(err)
 	}
 	granter.Watch(d)
+	in.driver = d
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		in.t.Fatal(err)
