@@ -63,6 +63,10 @@ type tab struct {
 	// faults are the page's uncaught exceptions and what it breaks of its policy.
 	mu     sync.Mutex
 	faults []string
+	// foreign says that another site's page is shown: what the browser refuses it is no
+	// fault, and is kept in refused.
+	foreign bool
+	refused []string
 }
 
 // open starts a browser on a page. What the page does wrong meanwhile fails the test
@@ -90,7 +94,25 @@ func open(t *testing.T, url string) *tab {
 	t.Cleanup(b.checkFaults)
 	b.size(1280, 800)
 	b.do("open "+url, chromedp.Navigate(url))
+	b.load()
 	return b
+}
+
+// load waits until the console has started. A browser gives up what it loads when the
+// machine's network changes, as it does while containers start; then it is loaded anew.
+func (b *tab) load() {
+	b.t.Helper()
+	const tries, each = 4, harness.Patience / 4
+	for range tries {
+		ctx, cancel := context.WithTimeout(b.ctx, each)
+		_, err := chromedp.Run(ctx, chromedp.Poll[bool]("Boolean(document.querySelector('#app > *'))", chromedp.WithPollingTimeout(each)))
+		cancel()
+		if err == nil {
+			return
+		}
+		b.do("load again", chromedp.Reload())
+	}
+	b.t.Fatal("the console doesn't start")
 }
 
 func (b *tab) note(event any) {
@@ -104,10 +126,32 @@ func (b *tab) note(event any) {
 		}
 		b.faults = append(b.faults, "exception: "+text)
 	case *log.EventEntryAdded:
-		if strings.Contains(e.Entry.Text, "Content Security Policy") {
+		if !strings.Contains(e.Entry.Text, "Content Security Policy") {
+			return
+		}
+		if b.foreign {
+			b.refused = append(b.refused, e.Entry.Text)
+		} else {
 			b.faults = append(b.faults, e.Entry.Text)
 		}
+	case *page.EventJavascriptDialogOpening:
+		b.faults = append(b.faults, "dialog: "+e.Message)
 	}
+}
+
+// elsewhereIs says whether another site's page is shown.
+func (b *tab) elsewhereIs(foreign bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.foreign = foreign
+}
+
+// refusedFrames is what the browser said when it refused another site's page
+// something in the console's name.
+func (b *tab) refusedFrames() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return strings.Join(b.refused, "\n")
 }
 
 func (b *tab) checkFaults() {

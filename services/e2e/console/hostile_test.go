@@ -179,15 +179,14 @@ func TestEnormousThingsLeaveThePageResponsive(t *testing.T) {
 		}
 		card := `.question[data-approval="` + question + `"]`
 		b.sees(card, "checked here") // also the hash is made of all of it
-		if name == "large" {
-			b.sees(card+" .rest", "more are not drawn yet")
+		if eval[int](b, "document.querySelectorAll("+quote(card+" .rest")+").length") > 0 {
 			if armed := eval[int](b, having(card+" button", "Approve")+".filter((e) => !e.disabled).length"); armed != 0 {
 				t.Error("what was not drawn can be approved")
 			}
 			b.click(card+" .rest button", "Show all")
-			if n := eval[int](b, "document.querySelector("+quote(card+" pre")+").textContent.length"); n != 200_000 {
-				t.Errorf("all of it is %d characters", n)
-			}
+		}
+		if n := eval[int](b, "document.querySelector("+quote(card+" pre")+").textContent.length"); name == "large" && n != 200_000 {
+			t.Errorf("all of it is %d characters", n)
 		}
 		b.click(card+" button", "Approve")
 		b.sees(card, "approved by admin")

@@ -53,7 +53,7 @@ function Page() {
   if (first === 'approvals') return html`<${Shell} page="approvals"><${Approvals} /><//>`;
   if (first === 'audit') return html`<${Shell} page="audit"><${Audit} query=${query} /><//>`;
   if (first === 'sessions') return html`<${Shell} page="sessions"><${Sessions} query=${query} /><//>`;
-  return html`<${Shell} page=""><p class="empty"><strong>There is no such page.</strong><a href="#/">All sessions</a></p><//>`;
+  return html`<${Shell} page=""><div class="empty"><h1>There is no such page.</h1><a href="#/">All sessions</a></div><//>`;
 }
 
 /** On arriving at another page the focus goes there, as it does where browsers load pages. */

@@ -54,7 +54,7 @@ function Fields({ fields }) {
 function Changes({ from, to, rows }) {
   if (!rows.length) return html`<p class="muted small">Nothing of the state is different.</p>`;
   return html`
-    <table class="changes"><thead><tr><th scope="col">Field</th><th scope="col">Event ${from}</th><th scope="col">Event ${to}</th></tr></thead>
+    <table class="changes" aria-label="What changed"><thead><tr><th scope="col">Field</th><th scope="col">Event ${from}</th><th scope="col">Event ${to}</th></tr></thead>
       <tbody>${rows.map((row) => html`
         <tr key=${row.field}><th scope="row">${row.field}</th>
           <td class="before">${row.from === undefined ? html`<span class="muted">not set</span>` : html`<del>${row.from}</del>`}</td>

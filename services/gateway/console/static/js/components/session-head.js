@@ -24,7 +24,7 @@ export function SessionHead({ session: s, asOf, onChanged }) {
         ${s.waiting > 0 && html`<span class="tag wait">${count(s.waiting, 'question')} waiting</span>`}
         ${!asOf && html`<${Actions} session=${s} onChanged=${onChanged} />`}
       </div>
-      <div class="meta">
+      <div class="meta" role="group" aria-label="About the session" tabindex="0">
         <span>runtime <b>${s.runtime.name}@${s.runtime.revision}</b></span>
         <span>isolation <b>${s.isolation || 'none yet'}</b></span>
         <span>generation <b>${s.generation}</b></span>

@@ -71,7 +71,7 @@ function byDeadline(a, b) {
 
 function Recent({ approvals }) {
   return html`
-    <div class="table-box"><table class="as-list">
+    <div class="table-box"><table class="as-list" aria-label="Recent answers">
       <thead><tr><th>Call</th><th>Outcome</th><th>Session</th></tr></thead>
       <tbody>${approvals.map((a) => html`
         <tr key=${a.id}>

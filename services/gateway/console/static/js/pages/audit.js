@@ -47,7 +47,7 @@ function Filters({ filter, types }) {
 
 function Table({ entries }) {
   return html`
-    <div class="table-box"><table class="as-list" id="audit">
+    <div class="table-box"><table class="as-list" id="audit" aria-label="Events">
       <thead><tr><th>Time</th><th>Event</th><th>Actor</th><th>Subject</th><th>Outcome</th><th>Cause</th><th><span class="unseen">Data</span></th></tr></thead>
       <tbody>${entries.map((e) => html`<${Row} key=${e.seq + '.' + e.n} entry=${e} />`)}</tbody>
     </table></div>`;

@@ -50,7 +50,7 @@ function Empty({ filtered }) {
 function Table({ sessions }) {
   const now = useNow(5_000);
   return html`
-    <div class="table-box"><table class="as-list" id="sessions">
+    <div class="table-box"><table class="as-list" id="sessions" aria-label="Sessions">
       <thead><tr><th>Session</th><th>Phase</th><th>Waiting</th><th>Runtime</th><th>Owner</th><th>Age</th><th>Isolation</th><th>Labels</th></tr></thead>
       <tbody>${sessions.map((s) => html`<${Row} key=${s.id} session=${s} now=${now} />`)}</tbody>
     </table></div>`;
