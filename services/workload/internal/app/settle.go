@@ -262,6 +262,8 @@ func (a *App) verdict(ctx context.Context, w want, err error) (cause string, _ e
 		return "", err
 	case !a.cfg.Now().Before(w.claimAt):
 		return decider.CauseTimeout, err
+	case errors.Is(err, driver.ErrUnreachable):
+		return "", err // asked again as everything else of that host
 	}
 	a.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "sandbox not ready, trying again",
 		slog.String("session", w.ref.Session), slog.Uint64("generation", w.ref.Generation), slog.Any("error", err))

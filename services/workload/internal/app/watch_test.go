@@ -2,14 +2,18 @@ package app_test
 
 import (
 	"context"
+	"crypto/ed25519"
+	"encoding/json"
 	"errors"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/holdfast-io/holdfast/events/session"
 	"github.com/holdfast-io/holdfast/projections"
 	given "github.com/holdfast-io/holdfast/services/internal/decidertest"
 	"github.com/holdfast-io/holdfast/services/internal/problem"
+	"github.com/holdfast-io/holdfast/services/internal/sandboxtoken"
 	"github.com/holdfast-io/holdfast/services/internal/verbs"
 	"github.com/holdfast-io/holdfast/services/workload/internal/app"
 	"github.com/holdfast-io/holdfast/services/workload/internal/driver"
@@ -80,6 +84,71 @@ func TestPoolIsFilledLater(t *testing.T) {
 	})
 }
 
+// A host that began anew has empty pools, and what it has is compared with the log.
+func TestHostBegins(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.settle()
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- w.app.Watch(ctx, runtimes{}) }()
+		synctest.Wait()
+		w.driver.pools, w.queue.now = map[string]int{}, nil
+		w.driver.events <- driver.Event{Began: true}
+		synctest.Wait()
+		if n := w.driver.pool("default.shell"); n != 2 {
+			t.Errorf("a pool of %d", n)
+		}
+		if len(w.queue.now) != 1 || w.queue.now[0] != key {
+			t.Errorf("enqueued %v", w.queue.now)
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// Where the host doesn't answer nothing is decided and nothing fails, whatever the
+// session wants of it; once it answers everything goes its way.
+func TestHostIsAway(t *testing.T) {
+	t.Parallel()
+	for method, given := range map[string]func(w *world){
+		"Claim":   func(*world) {},
+		"Bind":    func(*world) {},
+		"Resume":  resume,
+		"Suspend": suspend,
+		"Locate":  (*world).settle,
+		"Release": func(w *world) { w.settle(); w.append(session.Terminated{}) },
+	} {
+		t.Run(method, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			given(w)
+			w.driver.fail(method, 12, driver.ErrUnreachable) // more often than parks a session
+			phase := w.state().Phase()
+			for range 12 {
+				w.queue.later = nil
+				if err := w.app.Settle(context.Background(), key); err != nil {
+					t.Fatalf("a failure: %v", err)
+				}
+				if len(w.queue.later) != 1 {
+					t.Fatalf("looked at again: %v", w.queue.later)
+				}
+				w.now = w.now.Add(w.queue.later[0])
+				if got := w.state().Phase(); got != phase && method != "Claim" && method != "Bind" {
+					t.Fatalf("it became %s", got)
+				}
+			}
+			w.settle()
+			if s := w.state().Workload.Status; s == session.WorkloadLost || s == session.WorkloadFailed {
+				t.Errorf("it is %s", s)
+			}
+		})
+	}
+}
+
 // An entrypoint that takes its time is waited for, and the session is looked at in
 // between: one that ends meanwhile is put away.
 func TestSlowEntrypoint(t *testing.T) {
@@ -98,6 +167,34 @@ func TestSlowEntrypoint(t *testing.T) {
 			t.Errorf("after %d waits: %s", waits, w.state().Workload.Status)
 		}
 	})
+}
+
+// By way of a host's relay the address comes with a token for that sandbox alone.
+func TestLocateBehindARelay(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.driver.relayed = true
+	w.settle()
+	reply, err := w.do(verbs.Locate, `{"generation":1}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var found verbs.LocateResult
+	if err := json.Unmarshal(reply.Result, &found); err != nil {
+		t.Fatal(err)
+	}
+	public, _ := signer.Public().(ed25519.PublicKey)
+	v, err := sandboxtoken.NewAccessVerifier(public, func() time.Time { return w.now })
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := sandboxtoken.Claims{Tenant: given.Tenant, Session: given.Session, Generation: 1, PodUID: "pod-1"}
+	if claims, err := v.Verify(found.Access); err != nil || claims != want {
+		t.Errorf("access for %+v, %v", claims, err)
+	}
+	if !found.AccessUntil.After(w.now) {
+		t.Errorf("good until %s", found.AccessUntil)
+	}
 }
 
 func TestLocate(t *testing.T) {
