@@ -74,10 +74,10 @@ func grantsOf(u User) grants {
 		g.publish = tails()
 		g.deny = othersConsumers()
 	case UserHost:
-		// One user for all hosts: it asks its own name whether that is taken.
+		// One user for all hosts: each asks whether its name is taken, and no more.
 		g = grants{
 			answers:   true,
-			publish:   []string{events.SubjectsHostAsk, events.SubjectsHostTell, events.SubjectsHostDo},
+			publish:   []string{events.SubjectsHostAsk, events.SubjectsHostTell, "host.*.do.hello"},
 			subscribe: []string{events.SubjectsHostDo},
 		}
 	case UserInstaller:

@@ -67,7 +67,8 @@ var attempts = []struct {
 	{"cmd.runner.instance.i-1.ping", only(broker.UserRunner)},
 
 	// Hosts and the workload service.
-	{"host.local.do.claim", only(broker.UserWorkload, broker.UserHost)},
+	{"host.local.do.claim", only(broker.UserWorkload)},
+	{"host.local.do.hello", only(broker.UserWorkload, broker.UserHost)},
 	{"host.local.ask.redeem", only(broker.UserHost)},
 	{"host.local.tell.ended", only(broker.UserHost)},
 	{"host.local.other", nobody},
