@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/holdfast-io/holdfast/events"
 )
@@ -94,13 +95,28 @@ func (s *Store[A]) warm(ctx context.Context, subject string, last events.Message
 	return e
 }
 
-// copied gives what the copy has of a subject; nothing where it can't be read.
+const (
+	// copyWithin is how long a load waits for the copy, a hundred times of what a
+	// healthy one takes: one that hangs must not eat the time of the command.
+	copyWithin = 250 * time.Millisecond
+	// copyPause is how long a copy that failed isn't asked, so that the loads of that
+	// time don't each wait for it.
+	copyPause = 5 * time.Second
+)
+
+// copied gives what the copy has of a subject; nothing where it can't be read, or
+// couldn't a moment ago.
 func (s *Store[A]) copied(ctx context.Context, subject string) []events.Message {
-	if s.cfg.Copy == nil {
+	if s.cfg.Copy == nil || time.Now().UnixNano() < s.copyAgain.Load() {
 		return nil
 	}
-	ms, err := s.cfg.Copy.Envelopes(ctx, s.cfg.Epoch, subject)
+	within, cancel := context.WithTimeout(ctx, copyWithin)
+	defer cancel()
+	ms, err := s.cfg.Copy.Envelopes(within, s.cfg.Epoch, subject)
 	if err != nil {
+		if ctx.Err() == nil {
+			s.copyAgain.Store(time.Now().Add(copyPause).UnixNano())
+		}
 		return nil
 	}
 	return ms

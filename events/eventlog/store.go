@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
@@ -50,6 +51,8 @@ type Store[A Aggregate] struct {
 	cfg   Config[A]
 	locks keyLocks
 	cache *lru.Cache[string, *entry[A]]
+	// copyAgain is when the copy may be asked again, in Unix nanoseconds.
+	copyAgain atomic.Int64
 }
 
 // Snapshot is an aggregate as of a sequence. State is shared with the cache: only

@@ -62,7 +62,7 @@ func (a *API) Mount(r chi.Router) {
 		// What fits the document and can't be bound is a fault of one of the two.
 		fail(w, r, problem.Wrap(api.CodeInvalidRequest, "The request could not be read.", err))
 	}
-	strict := apiserver.NewStrictHandlerWithOptions(a, []apiserver.StrictMiddlewareFunc{keepRequest},
+	strict := apiserver.NewStrictHandlerWithOptions(a, []apiserver.StrictMiddlewareFunc{keepRequest, boundReads},
 		apiserver.StrictHTTPServerOptions{RequestErrorHandlerFunc: unreadable, ResponseErrorHandlerFunc: fail})
 	apiserver.HandlerWithOptions(strict, apiserver.ChiServerOptions{BaseRouter: r, ErrorHandlerFunc: unreadable})
 }
