@@ -3,6 +3,7 @@ package processes_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
@@ -34,13 +35,17 @@ type installation struct {
 	dir    string
 	broker *broker.Broker
 	dsn    string
-	addr   string
-	// running are the services by name.
+	// addrs are where the gateways answer, agents where they hear agents; agents is
+	// empty where a gateway and the host share a socket.
+	addrs, agents []string
+	// running are the services by name; a second replica's has "-2".
 	running map[string]*harness.Child
 }
 
-// install makes one and starts every service.
-func install(t *testing.T) *installation {
+// install makes one and starts every service, in so many replicas but the host. With
+// one of each the gateway listens on the socket that sandboxes see; with more the
+// host passes on what agents ask, by TCP.
+func install(t *testing.T, replicas int) *installation {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "hf-") // short: sockets are in it
 	if err != nil {
@@ -63,33 +68,60 @@ func install(t *testing.T) *installation {
 	if first, again := in.run(broker.UserInstaller, "install", "--key-file", in.key()), in.run(broker.UserInstaller, "install", "--key-file", in.key()); first != again {
 		t.Errorf("install again: %q, then %q", first, again)
 	}
+	for range replicas {
+		in.addrs = append(in.addrs, freeAddr(t))
+		if replicas > 1 {
+			in.agents = append(in.agents, freeAddr(t))
+		}
+	}
+	in.serve("host")
+	for i := range replicas {
+		for _, service := range deciding {
+			in.serve(replica(service, i))
+		}
+		in.serve(replica("gateway", i))
+	}
+	for i := range replicas {
+		in.awaitReady(i)
+	}
+	in.cli("policy", "apply", "-f", "../../holdfast/dev/policy.yaml")
+	in.cli("runtime", "apply", "-f", "../../holdfast/dev/shell.yaml")
+	return in
+}
+
+// deciding are the services but the gateway and the host.
+var deciding = []string{"projector", "session", "policy", "workload", "runner"}
+
+// replica names one of a service: "session", "session-2".
+func replica(service string, i int) string {
+	if i == 0 {
+		return service
+	}
+	return fmt.Sprintf("%s-%d", service, i+1)
+}
+
+// freeAddr is an address that nobody listens on.
+func freeAddr(t *testing.T) string {
+	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	in.addr = l.Addr().String()
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// awaitReady waits until a gateway finds that every part works.
+func (in *installation) awaitReady(gateway int) {
+	in.t.Helper()
+	c, err := apiclient.New(apiclient.Config{URL: in.urlOf(gateway)})
+	if err != nil {
+		in.t.Fatal(err)
 	}
-	socket := filepath.Join(dir, "agent", "agent.sock")
-	in.serve("projector")
-	in.serve("session")
-	in.serve("policy")
-	in.serve("host", "--sandboxes", dir, "--agent-socket", socket, "--isolation", harness.Isolation(), "--listen", "127.0.0.1:0")
-	in.serve("workload")
-	in.serve("runner")
-	in.serve("gateway", "--addr", in.addr, "--agent-socket", socket)
-	harness.Eventually(t, "every part works", func() bool {
-		c, err := apiclient.New(apiclient.Config{URL: in.url()})
-		if err != nil {
-			t.Fatal(err)
-		}
-		r, err := c.ReadyzWithResponse(harness.Context(t))
+	harness.Eventually(in.t, "every part works", func() bool {
+		r, err := c.ReadyzWithResponse(harness.Context(in.t))
 		return err == nil && r.StatusCode() == http.StatusOK
 	})
-	in.cli("policy", "apply", "-f", "../../holdfast/dev/policy.yaml")
-	in.cli("runtime", "apply", "-f", "../../holdfast/dev/shell.yaml")
-	return in
 }
 
 // files writes what an operator provides: people's tokens.
@@ -108,7 +140,9 @@ func (in *installation) files() {
 
 func (in *installation) key() string    { return filepath.Join(in.dir, "sandbox.pem") }
 func (in *installation) tokens() string { return filepath.Join(in.dir, "tokens.yaml") }
-func (in *installation) url() string    { return "http://" + in.addr }
+func (in *installation) url() string    { return in.urlOf(0) }
+
+func (in *installation) urlOf(gateway int) string { return "http://" + in.addrs[gateway] }
 
 // keyOf is the private key for the workload service, and its public half for others.
 func (in *installation) keyOf(user broker.User) string {
@@ -126,12 +160,33 @@ func (in *installation) env(user broker.User) []string {
 	}
 }
 
-// serve starts a service.
-func (in *installation) serve(service string, flags ...string) {
+// serve starts a replica of a service.
+func (in *installation) serve(name string) {
 	in.t.Helper()
-	c := harness.Spawn(in.t, in.env(broker.User(service)), append([]string{"serve", service}, flags...)...)
+	service, second, _ := strings.Cut(name, "-")
+	i := 0
+	if second != "" {
+		i = 1
+	}
+	socket := filepath.Join(in.dir, "agent", "agent.sock")
+	flags := []string{"serve", service}
+	switch {
+	case service == "host":
+		flags = append(flags, "--sandboxes", in.dir, "--isolation", harness.Isolation(), "--listen", "127.0.0.1:0")
+		if len(in.agents) == 0 {
+			flags = append(flags, "--agent-socket", socket)
+		}
+		for _, addr := range in.agents {
+			flags = append(flags, "--agents-url", "http://"+addr)
+		}
+	case service == "gateway" && len(in.agents) > 0:
+		flags = append(flags, "--addr", in.addrs[i], "--agents-addr", in.agents[i])
+	case service == "gateway":
+		flags = append(flags, "--addr", in.addrs[i], "--agent-socket", socket)
+	}
+	c := harness.Spawn(in.t, in.env(broker.User(service)), flags...)
 	c.Await("holdfast " + service + " serves")
-	in.running[service] = c
+	in.running[name] = c
 }
 
 // run runs a command to its end and gives what it said.
@@ -157,21 +212,33 @@ func (in *installation) cli(args ...string) string {
 // as is the API as somebody.
 func (in *installation) as(name string) *apiclient.ClientWithResponses {
 	in.t.Helper()
+	return in.asAt(name, 0)
+}
+
+// asAt is the API of one gateway as somebody.
+func (in *installation) asAt(name string, gateway int) *apiclient.ClientWithResponses {
+	in.t.Helper()
+	c, err := apiclient.New(apiclient.Config{URL: in.urlOf(gateway), Token: in.token(name)})
+	if err != nil {
+		in.t.Fatal(err)
+	}
+	return c
+}
+
+// token is somebody's bearer token.
+func (in *installation) token(name string) string {
+	in.t.Helper()
 	entries, err := tokenfile.Read(in.tokens())
 	if err != nil {
 		in.t.Fatal(err)
 	}
 	for _, e := range entries {
 		if e.Name == name {
-			c, err := apiclient.New(apiclient.Config{URL: in.url(), Token: e.Token})
-			if err != nil {
-				in.t.Fatal(err)
-			}
-			return c
+			return e.Token
 		}
 	}
 	in.t.Fatalf("nobody is called %s", name)
-	return nil
+	return ""
 }
 
 // close holds the log to the invariants, stops the services as an operator does,

@@ -14,7 +14,7 @@ import (
 // that dies while its agent goes on.
 func TestProcesses(t *testing.T) {
 	t.Parallel()
-	in := install(t)
+	in := install(t, 1)
 	defer in.close()
 	t.Run("the demo", func(t *testing.T) { demo(t, in) })
 	t.Run("a runner that dies", func(t *testing.T) { takenOver(t, in) })
