@@ -69,6 +69,9 @@ func fill(o Order) (string, error) {
 	return fmt.Sprintf("%d MiB", o.Count), nil
 }
 
+// perMessage is how many pieces of 64 KiB a message has.
+const perMessage = 64
+
 // misbehave answers an AG-UI run with what its input asks for: "endless" or "huge".
 func misbehave(w http.ResponseWriter, r *http.Request) {
 	var input strings.Builder
@@ -87,13 +90,18 @@ func misbehave(w http.ResponseWriter, r *http.Request) {
 		return err == nil
 	}
 	say(fmt.Sprintf(`{"type":"RUN_STARTED","threadId":%q,"runId":%q}`, thread, run))
-	say(`{"type":"TEXT_MESSAGE_START","messageId":"m","role":"assistant"}`)
+	say(`{"type":"TEXT_MESSAGE_START","messageId":"m-0","role":"assistant"}`)
 	chunk := strings.Repeat("x", 64<<10)
 	if strings.Contains(input.String(), "huge") {
 		chunk = strings.Repeat("x", 10<<20)
 	}
-	for begin := time.Now(); time.Since(begin) < time.Minute; {
-		if !say(fmt.Sprintf(`{"type":"TEXT_MESSAGE_CONTENT","messageId":"m","delta":%q}`, chunk)) {
+	for begin, i := time.Now(), 0; time.Since(begin) < time.Minute; i++ {
+		ok := say(fmt.Sprintf(`{"type":"TEXT_MESSAGE_CONTENT","messageId":"m-%d","delta":%q}`, i/perMessage, chunk))
+		if i%perMessage == perMessage-1 {
+			ok = ok && say(fmt.Sprintf(`{"type":"TEXT_MESSAGE_END","messageId":"m-%d"}`, i/perMessage)) &&
+				say(fmt.Sprintf(`{"type":"TEXT_MESSAGE_START","messageId":"m-%d","role":"assistant"}`, i/perMessage+1))
+		}
+		if !ok {
 			return
 		}
 	}
