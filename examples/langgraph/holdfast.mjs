@@ -1,5 +1,7 @@
 // Holdfast, as an agent sees it. Every call may be repeated: the same ids get the same
 // answer.
+import { randomUUID } from "node:crypto";
+
 const base = `${process.env.HOLDFAST_URL}/v1/agent`;
 
 async function call(method, path, body) {
@@ -25,7 +27,7 @@ export async function ask(runId, agentCallId, tool, args, mode) {
 
 // Claims an allowed call, which can be done once, does it, and reports what came of it.
 export async function execute(runId, { call: id, argsHash }, work) {
-  const nonce = crypto.randomUUID();
+  const nonce = randomUUID();
   await call("POST", `/calls/${id}/start`, { runId, argsHash, nonce });
   const output = await work();
   await call("POST", `/calls/${id}/result`, { runId, nonce, exitCode: 0, output });
