@@ -41,10 +41,11 @@ type Log interface {
 	// events.ErrEnvelope, events.ErrTooLarge, ctx's and the server's refusals, after
 	// which nothing is stored now or later.
 	Append(ctx context.Context, subject string, env events.Envelope) (seq uint64, err error)
-	// Last reads the subject's last message from the stream's leader; ok is false
-	// when it has none.
+	// Last reads the subject's last message from the stream's leader, as it is stored;
+	// ok is false when it has none.
 	Last(ctx context.Context, subject string) (m events.Message, ok bool, err error)
-	// Get reads the message at a stream sequence. ErrNotFound when it isn't there.
+	// Get reads the message at a stream sequence, as it is stored. ErrNotFound when it
+	// isn't there.
 	Get(ctx context.Context, seq uint64) (events.Message, error)
 	// Tail calls handle with every message from sequence from on, in order, and
 	// goes on with new ones until ctx ends or handle returns an error, which it
@@ -53,8 +54,9 @@ type Log interface {
 	// *TruncatedError, *EpochError and ErrNoGenesis where the log isn't, or is not
 	// any more, the one that from was taken from.
 	Tail(ctx context.Context, from uint64, handle func(events.Message) error) error
-	// Whole gives a message of this log that was kept elsewhere, as by a Copy, as the
-	// log itself would: with data that isn't in Raw in its place, or Lost.
+	// Whole gives a message as Tail does: with the data that isn't in Raw in its place,
+	// or Lost. Last, Get and a Copy give it without, for most readers want only its
+	// place: whoever applies or shows it asks.
 	Whole(ctx context.Context, m events.Message) (events.Message, error)
 	// Info tells the log's identity and extent.
 	Info(ctx context.Context) (Info, error)

@@ -68,7 +68,11 @@ func (s *Store[A]) catchUp(ctx context.Context, subject string, e *entry[A], las
 		return err
 	}
 	for _, m := range missing {
-		if err := e.apply(m); err != nil {
+		whole, err := s.cfg.Log.Whole(ctx, m)
+		if err != nil {
+			return err
+		}
+		if err := e.apply(whole); err != nil {
 			return err
 		}
 	}

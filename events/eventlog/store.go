@@ -241,7 +241,10 @@ func (s *Store[A]) repeated(ctx context.Context, subject string, cmd Command, do
 	case errors.Is(err, ErrNotFound), err == nil && (m.Subject != subject || m.Envelope.Command != cmd.ID):
 		s.cache.Remove(subject)
 		return Result{}, fmt.Errorf("%s at %d: %w", subject, done.seq, errNotThere)
-	case err != nil:
+	case err == nil:
+		m, err = s.cfg.Log.Whole(ctx, m)
+	}
+	if err != nil {
 		return Result{}, fmt.Errorf("read what command did at %d: %w", done.seq, err)
 	}
 	return Result{N: m.Envelope.LastN(), Seq: m.Seq, Records: m.Envelope.Events, Repeated: true}, nil

@@ -6,14 +6,14 @@
 //
 //	Append ── data over 256 KiB ──▶ blob, named by the subject and its hash
 //	       └─ envelope, with the blob's reference where the data was ──▶ log
-//	Last, Get, Tail ◀── envelope ◀── the blob, its hash and size checked
+//	Tail, Whole ◀── envelope ◀── the blob, its hash and size checked
 //
 // The chain of prev and n, and every hash over an envelope's raw bytes, cover the
 // reference and by its hash the data. Raw stays what is stored.
 //
 // # When contents can't be had
 //
-// Where the blob store can't be reached, Append, Last and Get fail with a
+// Where the blob store can't be reached, Append and Whole fail with a
 // *blob.UnavailableError, and a tail waits until it can: whoever follows the log
 // stands still rather than go on without something. Contents that are gone or damaged
 // don't come back by waiting: the message is given with the events marked Lost. Every
@@ -38,7 +38,7 @@ const CacheBytes = 64 << 20
 
 // Log is an eventlog.Log on another.
 type Log struct {
-	eventlog.Log // Info is its own
+	eventlog.Log // its Last, Get and Info are this one's
 	blobs        blob.Store
 }
 
@@ -57,25 +57,6 @@ func (l *Log) Append(ctx context.Context, subject string, env events.Envelope) (
 		return 0, err
 	}
 	return l.Log.Append(ctx, subject, env)
-}
-
-// Last implements eventlog.Log.
-func (l *Log) Last(ctx context.Context, subject string) (events.Message, bool, error) {
-	m, ok, err := l.Log.Last(ctx, subject)
-	if err != nil || !ok {
-		return m, ok, err
-	}
-	m, err = l.Whole(ctx, m)
-	return m, err == nil, err
-}
-
-// Get implements eventlog.Log.
-func (l *Log) Get(ctx context.Context, seq uint64) (events.Message, error) {
-	m, err := l.Log.Get(ctx, seq)
-	if err != nil {
-		return m, err
-	}
-	return l.Whole(ctx, m)
 }
 
 // Tail implements eventlog.Log.

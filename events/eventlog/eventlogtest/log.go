@@ -162,7 +162,11 @@ func testLargest(t *testing.T, h Harness) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if m, err := b.Get(ctx, seq); err != nil || len(m.Envelope.Events) != 1 || !bytes.Equal(m.Envelope.Events[0].Data, data) {
+	m, err := b.Get(ctx, seq)
+	if err == nil {
+		m, err = b.Whole(ctx, m)
+	}
+	if err != nil || len(m.Envelope.Events) != 1 || !bytes.Equal(m.Envelope.Events[0].Data, data) {
 		t.Errorf("get gives %d events of %d bytes, %v", len(m.Envelope.Events), len(m.Raw), err)
 	}
 }

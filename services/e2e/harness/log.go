@@ -50,6 +50,9 @@ func (h *Holdfast) Facts(id string) []Fact {
 	m, ok, err := log.Last(ctx, subject)
 	var messages []events.Message
 	for ; ok && err == nil; m, err = log.Get(ctx, m.Envelope.Prev) {
+		if m, err = log.Whole(ctx, m); err != nil {
+			break
+		}
 		messages = append(messages, m)
 		if m.Envelope.Prev == 0 {
 			break

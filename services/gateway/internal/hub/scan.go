@@ -58,6 +58,10 @@ func (h *Hub) walk(ctx context.Context, subject string, after, seq uint64) ([]vi
 	follower := h.newFollower(1)
 	var frames []view.Frame
 	for _, m := range messages {
+		m, err := h.cfg.Log.Whole(ctx, m)
+		if err != nil {
+			return nil, err
+		}
 		st, err := follower.Follow(ctx, m)
 		if err != nil {
 			return nil, err
