@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	lru "github.com/hashicorp/golang-lru/v2"
-
 	"github.com/holdfast-io/holdfast/events"
 )
 
@@ -14,7 +12,7 @@ import (
 // reads at most what the cache lacks. It is used by one goroutine, the tail's.
 type Follower[A Aggregate] struct {
 	store *Store[A]
-	cache *lru.Cache[string, *entry[A]]
+	cache *cache[A]
 }
 
 // NewFollower makes a Follower over the same Config as a Store.

@@ -170,6 +170,9 @@ func (e *entry[A]) apply(m events.Message) error {
 	if err := e.state.Apply(m); err != nil {
 		return err
 	}
+	for _, r := range m.Envelope.Events {
+		e.bytes += len(r.Data)
+	}
 	e.seq, e.n = m.Seq, m.Envelope.LastN()
 	e.commands[m.Envelope.Command] = ref{n: e.n, seq: m.Seq}
 	return nil

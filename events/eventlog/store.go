@@ -10,8 +10,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	lru "github.com/hashicorp/golang-lru/v2"
-
 	"github.com/holdfast-io/holdfast/events"
 )
 
@@ -39,6 +37,9 @@ type Config[A Aggregate] struct {
 	Copy Copy
 	// CacheSize is how many aggregates stay in memory; 0 means 4096.
 	CacheSize int
+	// CacheBytes bounds them by the data of the events that they are folded from; 0
+	// means 256 MiB.
+	CacheBytes int
 	// Now is the clock that decisions get; nil means time.Now.
 	Now func() time.Time
 	// Epoch is passed to Copy: a copy of another epoch is of no use.
@@ -50,7 +51,7 @@ type Config[A Aggregate] struct {
 type Store[A Aggregate] struct {
 	cfg   Config[A]
 	locks keyLocks
-	cache *lru.Cache[string, *entry[A]]
+	cache *cache[A]
 	// copyAgain is when the copy may be asked again, in Unix nanoseconds.
 	copyAgain atomic.Int64
 }
@@ -69,6 +70,7 @@ func (s Snapshot[A]) Exists() bool { return s.N > 0 }
 type entry[A Aggregate] struct {
 	state    A
 	seq, n   uint64
+	bytes    int // of the data of its events
 	commands map[string]ref
 }
 
@@ -83,11 +85,10 @@ func NewStore[A Aggregate](cfg Config[A]) *Store[A] {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	cache, err := lru.New[string, *entry[A]](cfg.CacheSize)
-	if err != nil {
-		panic(err) // a negative size: a programming error
+	if cfg.CacheBytes == 0 {
+		cfg.CacheBytes = 256 << 20
 	}
-	return &Store[A]{cfg: cfg, cache: cache}
+	return &Store[A]{cfg: cfg, cache: newCache[A](cfg.CacheSize, cfg.CacheBytes)}
 }
 
 // Command says who wants something done, under which id.
