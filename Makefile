@@ -30,6 +30,7 @@ FAULT_TIMEOUT ?= 20m
 
 CLUSTER_PKG := ./events/eventlog/...
 FAULT_PKG   := ./services/e2e/faults/...
+AGUI_PKG    := ./services/e2e/aguinorth/...
 # The image that make images builds, and that make up and test-containers run.
 IMAGE         ?= holdfast:local
 CONTAINER_PKG := ./services/e2e/containers/...
@@ -86,6 +87,11 @@ test-cluster: ## Run the log's suite on three clustered NATS servers
 test-faults: ## Kill the built binary at every failpoint and look at what is left
 	@scripts/prereq.sh linux go cc postgres
 	go test -race -count=1 -timeout $(FAULT_TIMEOUT) -tags failpoint $(FAULT_PKG)
+
+.PHONY: test-agui
+test-agui: ## Run the official AG-UI client, from npm, against the whole program
+	@scripts/prereq.sh linux go cc postgres node
+	client=$$(scripts/agui-client.sh) && HOLDFAST_AGUI_CLIENT=$$client go test -race -count=1 -timeout $(TEST_TIMEOUT) $(AGUI_PKG)
 
 .PHONY: test-containers
 test-containers: images ## Kill and pause the containers of a whole installation, one after the other

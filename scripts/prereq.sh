@@ -4,11 +4,12 @@
 #
 #   scripts/prereq.sh NEED...
 #
-# NEED is any of: linux go cc postgres git docker. The places looked at for
+# NEED is any of: linux go cc postgres git docker node. The places looked at for
 # PostgreSQL are the ones that the product looks at itself.
 set -euo pipefail
 
 readonly go_minor=26      # Go 1.26: the version in every go.mod
+readonly node_major=20    # what the AG-UI client asks for
 readonly postgres_major=15 # what the migrations are written for
 
 missing=()
@@ -95,9 +96,24 @@ need_docker() {
 	fi
 }
 
+need_node() {
+	local hint="Debian, Ubuntu: apt-get install nodejs npm, or install it from https://nodejs.org/"
+	local version
+	if ! command -v node >/dev/null || ! command -v npm >/dev/null; then
+		missing+=("Node.js $node_major and npm: there is no node, or no npm, on PATH.
+    $hint")
+		return
+	fi
+	version=$(node --version) # v20.1.0
+	version=${version#v}
+	((${version%%.*} >= node_major)) ||
+		missing+=("Node.js $node_major: $(command -v node) is $version.
+    $hint")
+}
+
 for need in "$@"; do
 	case $need in
-	linux | go | cc | postgres | git | docker) "need_$need" ;;
+	linux | go | cc | postgres | git | docker | node) "need_$need" ;;
 	*)
 		echo "prereq.sh: unknown prerequisite $need" >&2
 		exit 2
