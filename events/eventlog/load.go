@@ -100,9 +100,9 @@ func (s *Store[A]) warm(ctx context.Context, subject string, last events.Message
 }
 
 const (
-	// copyWithin is how long a load waits for the copy, a hundred times of what a
-	// healthy one takes: one that hangs must not eat the time of the command.
-	copyWithin = 250 * time.Millisecond
+	// copyWithin is how long a load waits for the copy, enough for the longest of
+	// sessions: one that hangs must not eat the time of the command.
+	copyWithin = 2 * time.Second
 	// copyPause is how long a copy that failed isn't asked, so that the loads of that
 	// time don't each wait for it.
 	copyPause = 5 * time.Second

@@ -122,7 +122,7 @@ func Run(ctx context.Context, cfg Config, parts Parts) error {
 	g.Go(func() error { return react.Run(ctx) })
 	if parts.Due != nil {
 		g.Go(func() error {
-			sweep := deadlines.Sweep{Reader: cfg.Views, Service: parts.Service, Handle: parts.Due, Logger: cfg.Logger}
+			sweep := deadlines.Sweep{Reader: cfg.Views, Service: parts.Service, Handle: parts.Due, Logger: cfg.Logger, Now: cfg.Now}
 			return sweep.Run(ctx)
 		})
 	}
