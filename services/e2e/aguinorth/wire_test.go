@@ -248,6 +248,18 @@ func goingAway(t *testing.T, w *world) {
 	}
 }
 
+// A gateway that stops says that the stream is not the run's end.
+func TestGatewayStops(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	th := w.thread("alice", "picker", "stopped")
+	th.messages = append(th.messages, map[string]any{"id": "m", "role": "user", "content": "slow 10000"})
+	resp := w.request(w.Context(), "alice", "picker", th.input(nil))
+	first := w.read(resp, func(e event) bool { return e.Delta == "w3 " })
+	w.Stop()
+	wants(t, "the stream", append(first, w.read(resp, func(event) bool { return false })...), "not-ready", "w3")
+}
+
 // A run that fails says why, also to who comes back for it.
 func failing(t *testing.T, w *world) {
 	th := w.thread("alice", "picker", "fail")

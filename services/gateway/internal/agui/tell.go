@@ -11,6 +11,7 @@ import (
 	"github.com/holdfast-io/holdfast/events/session"
 	"github.com/holdfast-io/holdfast/projections/view"
 	"github.com/holdfast-io/holdfast/services/gateway/internal/hub"
+	"github.com/holdfast-io/holdfast/services/internal/problem"
 )
 
 const (
@@ -197,6 +198,9 @@ func (x *exchange) next(ctx context.Context) (hub.Followed, error) {
 		wait, cancel := context.WithTimeout(ctx, beat)
 		f, err := x.follower.Next(wait)
 		cancel()
+		if closed, ok := errors.AsType[*hub.ClosedError](err); ok {
+			return f, problem.Wrap(api.CodeNotReady, "The stream ended.", closed)
+		}
 		if !errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil {
 			return f, err
 		}
