@@ -51,7 +51,7 @@ type Local struct {
 	SandboxdPath string
 	// AgentSocket is a unix socket, where what agents ask is heard.
 	AgentSocket string
-	// Isolation is "namespaces" or "none".
+	// Isolation is "namespaces", "gvisor" or "none".
 	Isolation string
 	// SharePaths are directories of the host that sandboxes see read-only.
 	SharePaths []string

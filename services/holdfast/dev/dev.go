@@ -37,7 +37,7 @@ type Config struct {
 	DataDir string
 	// Reset starts with an empty log.
 	Reset bool
-	// Isolation is "namespaces" (where empty) or "none".
+	// Isolation is "namespaces" (where empty), "gvisor" or "none".
 	Isolation string
 	// PostgresURL uses a Postgres that runs already; empty starts one.
 	PostgresURL string

@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -31,8 +32,8 @@ func Dev(o *cli.Options, version string) *cobra.Command {
 					return err
 				}
 			}
-			if cfg.Isolation != "namespaces" && cfg.Isolation != "none" {
-				return cli.Usage(fmt.Errorf("isolation %q: use namespaces or none", cfg.Isolation))
+			if !slices.Contains([]string{"namespaces", "gvisor", "none"}, cfg.Isolation) {
+				return cli.Usage(fmt.Errorf("isolation %q: use namespaces, gvisor or none", cfg.Isolation))
 			}
 			cfg.PostgresURL = os.Getenv(postgres.EnvURL)
 			var err error
@@ -50,7 +51,7 @@ func Dev(o *cli.Options, version string) *cobra.Command {
 	f := cmd.Flags()
 	f.StringVar(&cfg.Addr, "addr", dev.DefaultAddr, "address of the API and the console")
 	f.BoolVar(&cfg.Reset, "reset", false, "start with an empty log (tokens stay)")
-	f.StringVar(&cfg.Isolation, "isolation", "namespaces", "of sandboxes: namespaces, or none (agents run as plain processes)")
+	f.StringVar(&cfg.Isolation, "isolation", "namespaces", "of sandboxes: namespaces, gvisor (with runsc in the PATH), or none (agents run as plain processes)")
 	look.flags(cmd)
 	return cmd
 }

@@ -75,7 +75,7 @@ func Serve(version string) *cobra.Command {
 	f.StringVar(&s.hostName, "host", workload.DefaultHost, "workload and host: the host's name")
 	f.StringVar(&s.dataDir, "sandboxes", "", "host: directory for sandboxes and workspaces")
 	f.StringVar(&s.sandboxd, "sandboxd", os.Getenv("HOLDFAST_SANDBOXD"), "host: the sandboxd binary")
-	f.StringVar(&s.isolation, "isolation", "namespaces", "host: namespaces or none")
+	f.StringVar(&s.isolation, "isolation", "namespaces", "host: namespaces, gvisor or none")
 	f.StringSliceVar(&s.share, "share", nil, "host: directories that sandboxes see, read-only")
 	f.StringVar(&s.listen, "listen", "127.0.0.1:7072", "host: TCP address at which the gateway and the runner reach sandboxes")
 	f.StringVar(&s.advertise, "advertise", "", "host: that address as the others reach it, http://host:port; the default is where it listens")

@@ -13,6 +13,8 @@ type JailSpec struct {
 	// Probe asks for no sandbox but for a proof: everything is set up down to a
 	// confined process that does nothing, and the exit code is 0.
 	Probe bool `json:"probe,omitempty"`
+	// Isolation is the probe's.
+	Isolation string `json:"isolation,omitempty"`
 }
 
 // JailMount is one bind mount of a directory or file of the host.
@@ -33,6 +35,8 @@ type JailMount struct {
 const (
 	// JailBinary is sandboxd itself.
 	JailBinary = "/holdfast/sandboxd"
+	// JailRunsc is gVisor, within isolation "gvisor".
+	JailRunsc = "/holdfast/runsc"
 	// JailAgent is the folder of the host that a runtime names, read-only.
 	JailAgent = "/agent"
 	// JailPrivate holds what sandboxd sees and the agent doesn't.
@@ -46,5 +50,8 @@ const (
 // Grades of isolation of the local driver.
 const (
 	IsolationNamespaces = "namespaces"
-	IsolationNone       = "none"
+	// IsolationGVisor is namespaces, with gVisor's kernel between the agent and the
+	// host's.
+	IsolationGVisor = "gvisor"
+	IsolationNone   = "none"
 )

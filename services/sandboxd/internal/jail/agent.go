@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -27,8 +28,8 @@ const agentID = 1000
 
 // AgentSpec is what [AgentCommand] needs to know to start an agent.
 type AgentSpec struct {
-	// Isolation is sandboxapi.Boot.Isolation: "namespaces", or "none" for a plain
-	// process in a process group of its own.
+	// Isolation is sandboxapi.Boot.Isolation: "namespaces", "gvisor", or "none" for a
+	// plain process in a process group of its own.
 	Isolation string `json:"isolation"`
 	// Argv is the command; Argv[0] is a path, or a name looked up in Env's PATH
 	// (isolation none: in sandboxd's).
@@ -57,7 +58,7 @@ type AgentSpec struct {
 // process dies with the thread's process that started it.
 func AgentCommand(spec AgentSpec) *exec.Cmd {
 	attr := &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	if spec.Isolation != sandboxapi.IsolationNamespaces {
+	if spec.Isolation == sandboxapi.IsolationNone {
 		cmd := exec.Command(spec.Argv[0], spec.Argv[1:]...)
 		cmd.Env, cmd.Dir, cmd.SysProcAttr = environ(spec.Env), spec.Workspace, attr
 		return cmd
@@ -68,8 +69,12 @@ func AgentCommand(spec AgentSpec) *exec.Cmd {
 		panic(fmt.Sprintf("jail: marshal agent spec: %v", err))
 	}
 	attr.Cloneflags = unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID
-	attr.UidMappings = []syscall.SysProcIDMap{{ContainerID: agentID, HostID: os.Getuid(), Size: 1}}
-	attr.GidMappings = []syscall.SysProcIDMap{{ContainerID: agentID, HostID: os.Getgid(), Size: 1}}
+	id := agentID
+	if spec.Isolation == sandboxapi.IsolationGVisor {
+		id = 0
+	}
+	attr.UidMappings = []syscall.SysProcIDMap{{ContainerID: id, HostID: os.Getuid(), Size: 1}}
+	attr.GidMappings = []syscall.SysProcIDMap{{ContainerID: id, HostID: os.Getgid(), Size: 1}}
 	// Enough to build the jail from within; confine drops both before the agent.
 	attr.AmbientCaps = []uintptr{unix.CAP_SYS_ADMIN, unix.CAP_SETPCAP}
 	cmd := exec.Command(sandboxapi.JailBinary, "jail-agent", string(raw))
@@ -99,20 +104,17 @@ func Agent(args []string) int {
 	if len(spec.Argv) == 0 {
 		return fail(ExitSetup, errors.New("agent spec: argv is empty"))
 	}
-	if err := hideSandboxd(); err != nil {
-		return fail(ExitSetup, err)
-	}
-	if err := confine(spec); err != nil {
-		return fail(ExitSetup, err)
-	}
-	path, err := exec.LookPath(spec.Argv[0])
-	if err != nil {
+	path, argv, err := agentProgram(spec)
+	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist) {
 		return fail(ExitExec, err)
+	}
+	if err != nil {
+		return fail(ExitSetup, err)
 	}
 	// From here on signals are the agent's: sandboxd sends them to this process.
 	signals := make(chan os.Signal, 32)
 	signal.Notify(signals)
-	pid, err := syscall.ForkExec(path, spec.Argv, &syscall.ProcAttr{
+	pid, err := syscall.ForkExec(path, argv, &syscall.ProcAttr{
 		Env:   os.Environ(),
 		Files: []uintptr{0, 1, 2},
 		Sys:   &syscall.SysProcAttr{Setpgid: true},
@@ -124,15 +126,32 @@ func Agent(args []string) int {
 	return reap(pid)
 }
 
-// hideSandboxd takes sandboxd's sockets, spool and processes out of sight.
-func hideSandboxd() error {
+// agentProgram confines this process and returns the program that it is to run: the
+// agent's own, or gVisor with it.
+func agentProgram(spec AgentSpec) (path string, argv []string, err error) {
+	if spec.Isolation == sandboxapi.IsolationGVisor {
+		return gvisorCommand(spec)
+	}
+	if err := hideSandboxd("mode=0555,size=4k", unix.MS_RDONLY); err != nil {
+		return "", nil, err
+	}
+	if err := confine(spec); err != nil {
+		return "", nil, err
+	}
+	path, err = exec.LookPath(spec.Argv[0])
+	return path, spec.Argv, err
+}
+
+// hideSandboxd takes sandboxd's sockets, spool and processes out of sight, behind an
+// empty place in memory of the given kind.
+func hideSandboxd(options string, flags uintptr) error {
 	if err := unix.Mount("", "/", "", unix.MS_PRIVATE|unix.MS_REC, ""); err != nil {
 		return fmt.Errorf("detach mount propagation: %w", err)
 	}
 	if err := mountProc("/proc"); err != nil {
 		return err
 	}
-	return mountTmpfs(sandboxapi.JailPrivate, "mode=0555,size=4k", unix.MS_RDONLY)
+	return mountTmpfs(sandboxapi.JailPrivate, options, flags)
 }
 
 // forward passes signals on to the agent's process group. SIGCHLD is ours, and

@@ -40,7 +40,7 @@ func Init(args []string) int {
 		return fail(ExitSetup, err)
 	}
 	if spec.Probe {
-		return probe()
+		return probe(spec.Isolation)
 	}
 	argv := []string{"sandboxd", "supervise"}
 	err := syscall.Exec(sandboxapi.JailBinary, argv, []string{"PATH=" + defaultPath})
@@ -81,9 +81,9 @@ func loopbackUp() error {
 }
 
 // probe starts a process that does nothing the way an agent is started.
-func probe() int {
+func probe(isolation string) int {
 	cmd := AgentCommand(AgentSpec{
-		Isolation: sandboxapi.IsolationNamespaces,
+		Isolation: isolation,
 		Argv:      []string{sandboxapi.JailBinary, "jail-init", probeDone},
 		Workspace: "/tmp",
 	})

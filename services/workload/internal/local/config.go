@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/holdfast-io/holdfast/services/internal/sandboxapi"
@@ -30,8 +31,10 @@ type Config struct {
 	SharePaths []string
 	// Granter redeems binds. Required.
 	Granter driver.Granter
-	// Isolation is "namespaces" (default) or "none".
+	// Isolation is "namespaces" (default), "gvisor" or "none".
 	Isolation string
+	// RunscPath is gVisor's binary, for isolation "gvisor": runsc in the PATH.
+	RunscPath string
 	// UIDBase and UIDCount give the range of host uids for sandboxes when the
 	// driver runs as root: 1879048192 (beyond what distributions and systemd
 	// allot) and 65536.
@@ -58,6 +61,9 @@ type Config struct {
 	// Log takes the driver's and the sandboxes' messages: slog.Default().
 	Log *slog.Logger
 }
+
+// grades are the isolations of this driver.
+var grades = []string{sandboxapi.IsolationNamespaces, sandboxapi.IsolationGVisor, sandboxapi.IsolationNone}
 
 // withDefaults validates c and fills in the defaults.
 func (c Config) withDefaults() (Config, error) {
@@ -113,8 +119,8 @@ func (c Config) validate() error {
 	if c.Granter == nil {
 		errs = append(errs, errors.New("a Granter is required"))
 	}
-	if c.Isolation != sandboxapi.IsolationNamespaces && c.Isolation != sandboxapi.IsolationNone {
-		errs = append(errs, fmt.Errorf("Isolation %q is neither %q nor %q", c.Isolation, sandboxapi.IsolationNamespaces, sandboxapi.IsolationNone))
+	if !slices.Contains(grades, c.Isolation) {
+		errs = append(errs, fmt.Errorf("Isolation %q is none of %q", c.Isolation, grades))
 	}
 	if c.UIDBase < 1000 || c.UIDCount < 1 || int64(c.UIDBase)+int64(c.UIDCount) > 0xfffffffe {
 		errs = append(errs, errors.New("UIDBase and UIDCount must give unprivileged 32-bit uids"))

@@ -23,6 +23,7 @@ type Driver struct {
 	cfg     Config
 	paths   layout
 	binary  string // what sandboxes run
+	runsc   string // gVisor, where the isolation is its
 	runDir  string // for sockets
 	boot    string // id of this boot of the host
 	lock    *os.File
@@ -101,8 +102,16 @@ func (d *Driver) open(ctx context.Context) (err error) {
 	if err := os.MkdirAll(filepath.Dir(d.cfg.AgentSocket), 0o711); err != nil { //nolint:gosec // other uids pass through it
 		return err
 	}
+	if d.cfg.Isolation == sandboxapi.IsolationGVisor {
+		if d.runsc, err = findRunsc(d.cfg.RunscPath); err != nil {
+			return err
+		}
+	}
 	if !d.plain() {
-		if err := probeNamespaces(ctx, d.binary, d.cfg.UIDBase); err != nil {
+		if err := probeNamespaces(ctx, d.binary, d.runsc, d.cfg.UIDBase); err != nil {
+			if d.runsc != "" {
+				err.WayOut = "see whether " + d.runsc + " runs at all ('runsc do true'), or run with --isolation=namespaces"
+			}
 			return err
 		}
 	}

@@ -126,6 +126,7 @@ func (d *Driver) jailSpec(r record, spec driver.RuntimeSpec, code []sandboxapi.J
 		sandboxapi.JailMount{Source: d.paths.spool(r.SandboxUID), Target: sandboxapi.JailSpool},
 		sandboxapi.JailMount{Source: filepath.Dir(d.cfg.AgentSocket), Target: sandboxapi.JailUpstream, ReadOnly: true},
 	)
+	mounts = append(mounts, runscMount(d.runsc)...)
 	for _, p := range d.cfg.SharePaths {
 		mounts = append(mounts, sandboxapi.JailMount{Source: p, Target: p, ReadOnly: true})
 	}
@@ -217,7 +218,7 @@ func Probe(ctx context.Context, sandboxd string) Report {
 		report.Limits = c.kind
 		c.close()
 	}
-	if err := probeNamespaces(ctx, sandboxd, 0x70000000); err != nil {
+	if err := probeNamespaces(ctx, sandboxd, "", 0x70000000); err != nil {
 		report.Missing, report.WayOut = err.Missing, err.WayOut
 		return report
 	}
@@ -228,8 +229,9 @@ func Probe(ctx context.Context, sandboxd string) Report {
 // probeTimeout bounds the probe, which takes some 50 ms.
 const probeTimeout = 10 * time.Second
 
-// probeNamespaces proves that a sandbox can be had here. uid is used as root.
-func probeNamespaces(ctx context.Context, sandboxd string, uid int) *driver.IsolationError {
+// probeNamespaces proves that a sandbox can be had here, with gVisor where runsc is
+// named. uid is used as root.
+func probeNamespaces(ctx context.Context, sandboxd, runsc string, uid int) *driver.IsolationError {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	gid := uid
@@ -237,8 +239,11 @@ func probeNamespaces(ctx context.Context, sandboxd string, uid int) *driver.Isol
 		uid, gid = os.Getuid(), os.Getgid()
 	}
 	spec := sandboxapi.JailSpec{
-		Hostname: "probe", TmpBytes: 1 << 20, Probe: true,
-		Mounts: []sandboxapi.JailMount{{Source: sandboxd, Target: sandboxapi.JailBinary, ReadOnly: true, File: true}},
+		Hostname: "probe", TmpBytes: 1 << 20, Probe: true, Isolation: sandboxapi.IsolationNamespaces,
+		Mounts: append(runscMount(runsc), sandboxapi.JailMount{Source: sandboxd, Target: sandboxapi.JailBinary, ReadOnly: true, File: true}),
+	}
+	if runsc != "" {
+		spec.Isolation = sandboxapi.IsolationGVisor
 	}
 	made, opened, err := jailCommand(sandboxd, uid, gid, spec, nil)
 	if err != nil {
