@@ -14,7 +14,8 @@ bases() {
 }
 
 build() { # IMAGE DOCKERFILE, the context on standard input as tar
-	docker build -q --network=host --label "$label" -t "$1" -f "$2" - >/dev/null
+	docker build -q --network=host --label "$label" -t "$1" -f "$2" - >/dev/null 2>"$work/log" ||
+		give_up "$(tail -n 3 "$work/log")"
 }
 
 stand_in_debian() {

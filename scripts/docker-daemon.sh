@@ -37,6 +37,7 @@ stop() {
 	local code=$?
 	kill "$daemon" 2>/dev/null || true
 	wait "$daemon" 2>/dev/null || true
+	umount "$run"/exec/netns/* 2>/dev/null || true # dockerd leaves its own there
 	rm -rf "$run"
 	exit "$code"
 }
