@@ -49,7 +49,7 @@ var rogues = map[string]struct {
 	script, says string
 	own          map[api.AdapterProtocol]string
 }{
-	"an unknown type":  {script: `{"type":"session.ended"}`, says: `event 2, session.ended: AG-UI 1.0 has no such type (unknown-type); expected one of its types`},
+	"an unknown type":  {script: `{"type":"session.ended"}`, says: `protocol-broken: event 2, session.ended: AG-UI 1.0 has no such type (unknown-type); expected one of its types`},
 	"another run":      {script: `{"type":"RUN_FINISHED","threadId":"$THREAD","runId":"r-other"}`, says: `(other-run)`},
 	"a field missing":  {script: `{"type":"TEXT_MESSAGE_START"}`, says: "event 2, TEXT_MESSAGE_START: it has no messageId (field); expected messageId as a string"},
 	"left open":        {script: `{"type":"TEXT_MESSAGE_START","messageId":"m"}` + "\n!fine", says: `event 3, RUN_FINISHED: TEXT_MESSAGE "m" is still open (left-open); expected TEXT_MESSAGE_END before it`},
@@ -67,12 +67,12 @@ var rogues = map[string]struct {
 		says: "expected a STATE_SNAPSHOT before an interrupt",
 	},
 	"a delta that doesn't apply": {script: `{"type":"STATE_DELTA","delta":[{"op":"remove","path":"/none"}]}` + "\n!fine", says: "event 2: state delta"},
-	"an event too large":         {script: "!big 17000000", says: "event 2 has more than 16777216 bytes"},
-	"ends with a status": {script: "!print it went wrong\n!exit 3", says: "the agent died in the middle of the run: it exited with status 3", own: map[api.AdapterProtocol]string{
-		api.AdapterProtocolExec: "the program exited with status 3 without RUN_FINISHED or RUN_ERROR; the last that it printed on stderr:\nit went wrong",
+	"an event too large":         {script: "!big 17000000", says: "event-too-large: event 2 has more than 16777216 bytes"},
+	"ends with a status": {script: "!print it went wrong\n!exit 3", says: "agent-died: the agent died in the middle of the run: it exited with status 3", own: map[api.AdapterProtocol]string{
+		api.AdapterProtocolExec: "agent-failed: the program exited with status 3 without RUN_FINISHED or RUN_ERROR; the last that it printed on stderr:\nit went wrong",
 	}},
 	"ends well, and too soon": {script: "!exit 0", says: "it exited with status 0", own: map[api.AdapterProtocol]string{
-		api.AdapterProtocolExec: "the program ended without RUN_FINISHED or RUN_ERROR",
+		api.AdapterProtocolExec: "agent-broke-off: the program ended without RUN_FINISHED or RUN_ERROR",
 	}},
 	"is killed":           {script: "!die", says: "SIGKILL"},
 	"says that it failed": {script: `{"type":"RUN_ERROR","message":"no model today"}`, says: "no model today"},

@@ -109,8 +109,8 @@ func New(cfg Config) (*Driver, error) {
 			return nil, err
 		}
 		if !s.Ended() {
-			const reason = "the sandbox ended before the run did"
-			if _, err := s.Finish(agui.OutcomeError, reason, agui.RunError("sandbox-lost", reason)); err != nil {
+			f := faultf(codeLost, "the sandbox ended before the run did")
+			if _, err := s.Finish(agui.OutcomeError, f.Error(), agui.RunError(f.code, f.reason)); err != nil {
 				// Its readers get ErrGone, which is an end too.
 				cfg.Log.Error("end of a lost run not spooled", "path", path, "err", errors.Join(err, s.Close()))
 			}

@@ -265,7 +265,7 @@ func TestStopEndsTheRun(t *testing.T) {
 	f.driver.Stop()
 	f.driver.Stop()
 	_, end := whole(t, f.driver, "r-1")
-	if end.Outcome != "error" || end.Reason != ErrStopping.Error() {
+	if end.Outcome != "error" || end.Reason != "sandbox-stopped: "+ErrStopping.Error() {
 		t.Errorf("end %+v", end)
 	}
 	if _, err := f.driver.Start(request("r-2")); !errors.Is(err, ErrStopping) {

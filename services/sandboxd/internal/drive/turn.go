@@ -36,6 +36,7 @@ const (
 	codeOutputTooBig = "output-too-large"
 	codeSpool        = "spool-failed"
 	codeStopped      = "sandbox-stopped"
+	codeLost         = "sandbox-lost"
 )
 
 // Turn is the open run as an adapter sees it. It is safe for concurrent use.
@@ -173,7 +174,7 @@ func (d *Driver) finish(t *Turn, err, cause error) {
 			f = faultf(codeFailed, "%v", err)
 		}
 		last = append(t.order.Abandon(), agui.RunError(f.code, f.reason))
-		outcome, reason = agui.OutcomeError, f.reason
+		outcome, reason = agui.OutcomeError, f.Error()
 		// The reason may quote the agent; it is the run's, and not for our log.
 		d.cfg.Log.Warn("run ended in a fault", "run", t.ID, "code", f.code)
 	}
