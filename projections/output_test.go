@@ -160,7 +160,7 @@ func TestOutputMadeAnewIsCopiedFromItsStart(t *testing.T) {
 			o, _ := projectOutput(t, OutputConfig{Stream: anew, Pool: pool})
 			r := reader(t, pool, newLog())
 			until(t, "copied anew", func() bool {
-				got, err := r.Output(t.Context(), testTenant, sid(1), 0, 10)
+				got, _, err := r.Output(t.Context(), testTenant, sid(1), 0, 10)
 				return err == nil && len(got) == count && got[0].Run == "r2" && o.Ready() == nil
 			})
 		})

@@ -41,8 +41,22 @@ func (r *Reader) Audit(ctx context.Context, tenant string, f AuditFilter, p Page
 	if err != nil {
 		return List[view.AuditEntry]{}, readError(err)
 	}
-	return list(name, rows, p.limit(), func(row dbsqlc.AuditRow) (view.AuditEntry, error) { return r.auditEntry(ctx, row) },
-		func(row dbsqlc.AuditRow) place { return place{N: uint64(row.Seq), Idx: int(row.Idx)} })
+	// Rows refer to large data, so that its bytes are known only as it is read.
+	limit, bytes := p.limit(), 0
+	l := List[view.AuditEntry]{Items: make([]view.AuditEntry, 0, min(limit, len(rows)))}
+	for i, row := range rows {
+		if i == limit || bytes >= pageBytes {
+			l.Next = place{N: uint64(rows[i-1].Seq), Idx: int(rows[i-1].Idx)}.cursor(name)
+			break
+		}
+		e, err := r.auditEntry(ctx, row)
+		if err != nil {
+			return List[view.AuditEntry]{}, err
+		}
+		l.Items = append(l.Items, e)
+		bytes += len(e.Data)
+	}
+	return l, nil
 }
 
 func (r *Reader) auditEntry(ctx context.Context, row dbsqlc.AuditRow) (view.AuditEntry, error) {

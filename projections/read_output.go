@@ -24,24 +24,30 @@ type OutputBatch struct {
 	Events json.RawMessage
 }
 
-// Output gives up to limit batches of a session after an OUTPUT sequence.
-func (r *Reader) Output(ctx context.Context, tenant, session string, after uint64, limit int) ([]OutputBatch, error) {
+// Output gives up to limit batches of a session after an OUTPUT sequence. More says that
+// there are others behind them: where the batches are large, fewer than limit come.
+func (r *Reader) Output(ctx context.Context, tenant, session string, after uint64, limit int) (batches []OutputBatch, more bool, err error) {
 	mask, err := r.mask(ctx, tenant, session)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
+	limit = Page{Limit: limit}.limit()
 	rows, err := r.q.Output(ctx, dbsqlc.OutputParams{
-		Tenant: tenant, Session: clean(session), Epoch: r.cfg.Epoch, After: int64(min(after, last.N)), Most: int32(Page{Limit: limit}.limit()),
+		Tenant: tenant, Session: clean(session), Epoch: r.cfg.Epoch, After: int64(min(after, last.N)), Most: int32(limit + 1),
+		Bytes: pageBytes,
 	})
 	if err != nil {
-		return nil, readError(err)
+		return nil, false, readError(err)
 	}
-	return column(rows, func(o dbsqlc.OutputRow) OutputBatch {
+	if n := len(rows); n > 0 {
+		more = n > limit || int64(n) < rows[0].Found
+	}
+	return column(rows[:min(limit, len(rows))], func(o dbsqlc.OutputRow) OutputBatch {
 		return OutputBatch{
 			Seq: uint64(o.Seq), Run: o.Run, FirstK: uint64(o.FirstK), LastK: uint64(o.LastK), After: uint64(o.AfterN), Time: o.At,
 			Events: maskBatch(mask, o.Data),
 		}
-	}), nil
+	}), more, nil
 }
 
 // maskBatch masks a kept array of events.

@@ -146,13 +146,17 @@ func (r *Reader) Messages(ctx context.Context, tenant, id string, p Page) (List[
 	if err != nil {
 		return List[view.Message]{}, err
 	}
-	rows, err := r.q.Messages(ctx, dbsqlc.MessagesParams{Tenant: tenant, Session: clean(id), After: int64(at.N), Most: int32(p.limit() + 1)})
+	rows, err := r.q.Messages(ctx, dbsqlc.MessagesParams{Tenant: tenant, Session: clean(id), After: int64(at.N), Most: int32(p.limit() + 1), Bytes: pageBytes})
 	if err != nil {
 		return List[view.Message]{}, readError(err)
 	}
-	return list(name, rows, p.limit(),
-		func(row dbsqlc.MessagesRow) (view.Message, error) { return decode[view.Message](row.View) },
-		func(row dbsqlc.MessagesRow) place { return place{N: uint64(row.N)} })
+	placeOf := func(row dbsqlc.MessagesRow) place { return place{N: uint64(row.N)} }
+	l, err := list(name, rows, p.limit(),
+		func(row dbsqlc.MessagesRow) (view.Message, error) { return decode[view.Message](row.View) }, placeOf)
+	if n := len(rows); n > 0 && int64(n) < rows[0].Found && l.Next == "" { // cut by its bytes
+		l.Next = placeOf(rows[n-1]).cursor(name)
+	}
+	return l, err
 }
 
 // Runs lists a session's runs in the order in which they were queued.

@@ -54,13 +54,13 @@ func (r *Reader) Timeline(ctx context.Context, tenant, session string, after Pla
 			page.OutputGone = uint64(floor)
 		}
 		events, err = q.Timeline(ctx, dbsqlc.TimelineParams{
-			Tenant: tenant, Session: clean(session), After: int64(min(after.N, last.N)), Most: int32(limit + 1),
+			Tenant: tenant, Session: clean(session), After: int64(min(after.N, last.N)), Most: int32(limit + 1), Bytes: pageBytes,
 		})
 		if err != nil {
 			return err
 		}
 		output, err = q.Output(ctx, dbsqlc.OutputParams{
-			Tenant: tenant, Session: clean(session), Epoch: r.cfg.Epoch, After: int64(min(after.Out, last.N)), Most: int32(limit + 1),
+			Tenant: tenant, Session: clean(session), Epoch: r.cfg.Epoch, After: int64(min(after.Out, last.N)), Most: int32(limit + 1), Bytes: pageBytes,
 		})
 		return err
 	})
@@ -71,15 +71,25 @@ func (r *Reader) Timeline(ctx context.Context, tenant, session string, after Pla
 	return page, nil
 }
 
-// merge puts events and output in order. Both lists hold at least limit frames, or
-// all there are.
+// merge puts events and output in order. Each list holds at least limit frames, or all
+// there are, or the first of them up to a number of bytes: then nothing that may belong
+// behind what it lacks is put.
 func (p *TimelinePage) merge(
 	session string, mask view.Masker, at Place, events []dbsqlc.TimelineRow, output []dbsqlc.OutputRow, limit int,
 ) {
-	complete := len(events) <= limit // no event beyond these is projected
+	moreEvents, moreOutput := false, false
+	if n := len(events); n > 0 { // no event beyond these is projected, or some are
+		moreEvents = n > limit || int64(n) < events[0].Found
+	}
+	if n := len(output); n > 0 {
+		moreOutput = n > limit || int64(n) < output[0].Found
+	}
 	// highest is the running maximum of after; what the viewer has is part of it.
 	highest := at.N
 	for len(events)+len(output) > 0 {
+		if len(output) == 0 && moreOutput {
+			break
+		}
 		next := TimelineFrame{Frame: view.Frame{Session: session}}
 		switch {
 		case len(output) > 0 && max(highest, uint64(output[0].AfterN)) <= at.N:
@@ -93,7 +103,7 @@ func (p *TimelinePage) merge(
 			at.N = uint64(e.N)
 			next.Kind, next.N, next.Time, next.Data = view.FrameKind(e.Kind), at.N, e.At, e.Data
 		default:
-			p.More = p.More || !complete
+			p.More = p.More || moreEvents
 			return // a batch that waits for an event
 		}
 		if len(p.Frames) == limit {
@@ -103,4 +113,5 @@ func (p *TimelinePage) merge(
 		next.Place = at
 		p.Frames = append(p.Frames, next)
 	}
+	p.More = p.More || moreEvents || moreOutput
 }

@@ -73,6 +73,10 @@ func (p Page) limit() int {
 	return p.Limit
 }
 
+// pageBytes bounds the contents of a page: an item that begins below it is in it, and
+// whole, whatever its size. The next page has the rest.
+const pageBytes = 8 << 20
+
 // List is a part of a list. Next is empty at the end.
 type List[T any] struct {
 	Items []T    `json:"items"`

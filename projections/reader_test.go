@@ -109,7 +109,7 @@ func TestTenantsSeeTheirOwn(t *testing.T) {
 		"messages": func() (int, error) { l, err := r.Messages(ctx, other, id, Page{}); return len(l.Items), err },
 		"runs":     func() (int, error) { l, err := r.Runs(ctx, other, id, Page{}); return len(l.Items), err },
 		"timeline": func() (int, error) { p, err := r.Timeline(ctx, other, id, Place{}, 9); return len(p.Frames), err },
-		"output":   func() (int, error) { o, err := r.Output(ctx, other, id, 0, 9); return len(o), err },
+		"output":   func() (int, error) { o, _, err := r.Output(ctx, other, id, 0, 9); return len(o), err },
 		"approvals": func() (int, error) {
 			l, err := r.Approvals(ctx, other, ApprovalFilter{}, Page{})
 			return len(l.Items), err

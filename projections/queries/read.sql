@@ -27,8 +27,15 @@ SELECT view FROM sessions WHERE tenant = $1 AND id = $2;
 -- name: Redact :one
 SELECT redact FROM sessions WHERE tenant = $1 AND id = $2;
 
+-- Rows with contents of up to many megabytes are read up to a number of bytes, the
+-- first always; found says how many there are up to @most. What is asked for its size
+-- isn't read for it.
+--
 -- name: Messages :many
-SELECT view, n FROM messages WHERE tenant = @tenant AND session = @session AND n > @after ORDER BY n LIMIT @most;
+SELECT view, n, found FROM (
+    SELECT view, n, count(*) OVER () AS found, sum(pg_column_size(view)) OVER (ORDER BY n) - pg_column_size(view) AS before
+    FROM (SELECT view, n FROM messages WHERE tenant = @tenant AND session = @session AND n > @after ORDER BY n LIMIT @most) AS r
+) AS sized WHERE before < @bytes::bigint ORDER BY n;
 
 -- name: Runs :many
 SELECT id, parent, state, requester, cause, calls, queued_at, started_at, ended_at, n FROM runs
@@ -36,11 +43,19 @@ WHERE tenant = @tenant AND session = @session AND (queued_at, id) > (@after_at::
 ORDER BY queued_at, id LIMIT @most;
 
 -- name: Timeline :many
-SELECT n, kind, data, at FROM timeline WHERE tenant = @tenant AND session = @session AND n > @after ORDER BY n LIMIT @most;
+SELECT n, kind, data, at, found FROM (
+    SELECT n, kind, data, at, count(*) OVER () AS found, sum(pg_column_size(data)) OVER (ORDER BY n) - pg_column_size(data) AS before
+    FROM (SELECT n, kind, data, at FROM timeline WHERE tenant = @tenant AND session = @session AND n > @after ORDER BY n LIMIT @most) AS r
+) AS sized WHERE before < @bytes::bigint ORDER BY n;
 
 -- name: Output :many
-SELECT seq, run, first_k, last_k, after_n, data, at FROM output
-WHERE tenant = @tenant AND session = @session AND epoch = @epoch AND seq > @after ORDER BY seq LIMIT @most;
+SELECT seq, run, first_k, last_k, after_n, data, at, found FROM (
+    SELECT *, count(*) OVER () AS found, sum(pg_column_size(data)) OVER (ORDER BY seq) - pg_column_size(data) AS before
+    FROM (
+        SELECT seq, run, first_k, last_k, after_n, data, at FROM output
+        WHERE tenant = @tenant AND session = @session AND epoch = @epoch AND seq > @after ORDER BY seq LIMIT @most
+    ) AS r
+) AS sized WHERE before < @bytes::bigint ORDER BY seq;
 
 -- name: OutputFloor :one
 SELECT coalesce(max(seq), 0)::bigint FROM output_floor

@@ -352,7 +352,10 @@ func (q *Queries) Faults(ctx context.Context, tenant string) ([]Fault, error) {
 }
 
 const messages = `-- name: Messages :many
-SELECT view, n FROM messages WHERE tenant = $1 AND session = $2 AND n > $3 ORDER BY n LIMIT $4
+SELECT view, n, found FROM (
+    SELECT view, n, count(*) OVER () AS found, sum(pg_column_size(view)) OVER (ORDER BY n) - pg_column_size(view) AS before
+    FROM (SELECT view, n FROM messages WHERE tenant = $1 AND session = $2 AND n > $3 ORDER BY n LIMIT $4) AS r
+) AS sized WHERE before < $5::bigint ORDER BY n
 `
 
 type MessagesParams struct {
@@ -360,19 +363,25 @@ type MessagesParams struct {
 	Session string
 	After   int64
 	Most    int32
+	Bytes   int64
 }
 
 type MessagesRow struct {
-	View []byte
-	N    int64
+	View  []byte
+	N     int64
+	Found int64
 }
 
+// Rows with contents of up to many megabytes are read up to a number of bytes, the
+// first always; found says how many there are up to @most. What is asked for its size
+// isn't read for it.
 func (q *Queries) Messages(ctx context.Context, arg MessagesParams) ([]MessagesRow, error) {
 	rows, err := q.db.Query(ctx, messages,
 		arg.Tenant,
 		arg.Session,
 		arg.After,
 		arg.Most,
+		arg.Bytes,
 	)
 	if err != nil {
 		return nil, err
@@ -381,7 +390,7 @@ func (q *Queries) Messages(ctx context.Context, arg MessagesParams) ([]MessagesR
 	var items []MessagesRow
 	for rows.Next() {
 		var i MessagesRow
-		if err := rows.Scan(&i.View, &i.N); err != nil {
+		if err := rows.Scan(&i.View, &i.N, &i.Found); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -393,8 +402,13 @@ func (q *Queries) Messages(ctx context.Context, arg MessagesParams) ([]MessagesR
 }
 
 const output = `-- name: Output :many
-SELECT seq, run, first_k, last_k, after_n, data, at FROM output
-WHERE tenant = $1 AND session = $2 AND epoch = $3 AND seq > $4 ORDER BY seq LIMIT $5
+SELECT seq, run, first_k, last_k, after_n, data, at, found FROM (
+    SELECT seq, run, first_k, last_k, after_n, data, at, count(*) OVER () AS found, sum(pg_column_size(data)) OVER (ORDER BY seq) - pg_column_size(data) AS before
+    FROM (
+        SELECT seq, run, first_k, last_k, after_n, data, at FROM output
+        WHERE tenant = $1 AND session = $2 AND epoch = $3 AND seq > $4 ORDER BY seq LIMIT $5
+    ) AS r
+) AS sized WHERE before < $6::bigint ORDER BY seq
 `
 
 type OutputParams struct {
@@ -403,6 +417,7 @@ type OutputParams struct {
 	Epoch   string
 	After   int64
 	Most    int32
+	Bytes   int64
 }
 
 type OutputRow struct {
@@ -413,6 +428,7 @@ type OutputRow struct {
 	AfterN int64
 	Data   []byte
 	At     time.Time
+	Found  int64
 }
 
 func (q *Queries) Output(ctx context.Context, arg OutputParams) ([]OutputRow, error) {
@@ -422,6 +438,7 @@ func (q *Queries) Output(ctx context.Context, arg OutputParams) ([]OutputRow, er
 		arg.Epoch,
 		arg.After,
 		arg.Most,
+		arg.Bytes,
 	)
 	if err != nil {
 		return nil, err
@@ -438,6 +455,7 @@ func (q *Queries) Output(ctx context.Context, arg OutputParams) ([]OutputRow, er
 			&i.AfterN,
 			&i.Data,
 			&i.At,
+			&i.Found,
 		); err != nil {
 			return nil, err
 		}
@@ -865,7 +883,10 @@ func (q *Queries) Sessions(ctx context.Context, arg SessionsParams) ([]SessionsR
 }
 
 const timeline = `-- name: Timeline :many
-SELECT n, kind, data, at FROM timeline WHERE tenant = $1 AND session = $2 AND n > $3 ORDER BY n LIMIT $4
+SELECT n, kind, data, at, found FROM (
+    SELECT n, kind, data, at, count(*) OVER () AS found, sum(pg_column_size(data)) OVER (ORDER BY n) - pg_column_size(data) AS before
+    FROM (SELECT n, kind, data, at FROM timeline WHERE tenant = $1 AND session = $2 AND n > $3 ORDER BY n LIMIT $4) AS r
+) AS sized WHERE before < $5::bigint ORDER BY n
 `
 
 type TimelineParams struct {
@@ -873,13 +894,15 @@ type TimelineParams struct {
 	Session string
 	After   int64
 	Most    int32
+	Bytes   int64
 }
 
 type TimelineRow struct {
-	N    int64
-	Kind string
-	Data []byte
-	At   time.Time
+	N     int64
+	Kind  string
+	Data  []byte
+	At    time.Time
+	Found int64
 }
 
 func (q *Queries) Timeline(ctx context.Context, arg TimelineParams) ([]TimelineRow, error) {
@@ -888,6 +911,7 @@ func (q *Queries) Timeline(ctx context.Context, arg TimelineParams) ([]TimelineR
 		arg.Session,
 		arg.After,
 		arg.Most,
+		arg.Bytes,
 	)
 	if err != nil {
 		return nil, err
@@ -901,6 +925,7 @@ func (q *Queries) Timeline(ctx context.Context, arg TimelineParams) ([]TimelineR
 			&i.Kind,
 			&i.Data,
 			&i.At,
+			&i.Found,
 		); err != nil {
 			return nil, err
 		}

@@ -16,7 +16,7 @@ import (
 type Reader interface {
 	Timeline(ctx context.Context, tenant, session string, after projections.Place, limit int) (projections.TimelinePage, error)
 	OutputExtent(ctx context.Context, tenant, session string) (reached, gone uint64, err error)
-	Output(ctx context.Context, tenant, session string, after uint64, limit int) ([]projections.OutputBatch, error)
+	Output(ctx context.Context, tenant, session string, after uint64, limit int) (batches []projections.OutputBatch, more bool, err error)
 	Approvals(ctx context.Context, tenant string, f projections.ApprovalFilter, p projections.Page) (projections.List[view.Approval], error)
 }
 
@@ -44,11 +44,14 @@ func (p projected) Output(ctx context.Context, tenant, session string, after uin
 	if err != nil {
 		return OutputPage{}, err
 	}
-	kept, err := p.reader.Output(ctx, tenant, session, after, limit)
+	kept, more, err := p.reader.Output(ctx, tenant, session, after, limit)
 	if err != nil {
 		return OutputPage{}, err
 	}
 	page := OutputPage{Reached: reached, Floor: gone, Batches: make([]output.Message, len(kept))}
+	if more {
+		page.Reached = kept[len(kept)-1].Seq // the rest is the next page's
+	}
 	for i, b := range kept {
 		var events []json.RawMessage
 		if err := json.Unmarshal(b.Events, &events); err != nil {
