@@ -8,7 +8,8 @@ SHELL       := /usr/bin/env bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 
-# Arguments for `make dev`, as in: make dev ARGS='--addr 127.0.0.1:8080'
+# Arguments for `make dev`, as in: make dev ARGS='--addr 127.0.0.1:8080'; for
+# `make up` and `make down` Compose's, as in: make down ARGS=-v
 ARGS ?=
 # How long each fuzz target runs, and which: make fuzz FUZZTIME=5m FUZZ=Envelope
 FUZZTIME ?= 10s
@@ -41,8 +42,8 @@ CONTAINER_PKG := ./services/e2e/containers/...
 help: ## List what can be made
 	@awk 'BEGIN { FS = ":.*## " } \
 		/^##@/ { printf "\n%s\n", substr($$0, 5); next } \
-		/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
-	@printf '\nVariables: ARGS (dev), PKG and RUN (test), FUZZ and FUZZTIME (fuzz), BENCH_ARGS (bench)\n'
+		/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@printf '\nVariables: ARGS (dev, up, down), PKG and RUN (test), FUZZ and FUZZTIME (fuzz), BENCH_ARGS (bench)\n'
 
 .PHONY: dev
 dev: ## Start everything in one process on this machine

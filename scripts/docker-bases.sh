@@ -22,7 +22,7 @@ stand_in_debian() {
 	command -v debootstrap >/dev/null || give_up "apt-get install debootstrap"
 	(($(id -u) == 0)) || give_up "run this once as root: debootstrap needs it"
 	local suite=${1#debian:}
-	debootstrap --variant=minbase "${suite%-slim}" "$work/debian" http://deb.debian.org/debian >"$work/log" 2>&1 ||
+	debootstrap --variant=minbase "${suite%-slim}" "$work/debian" >"$work/log" 2>&1 ||
 		give_up "$(tail -n 3 "$work/log")"
 	rm -rf "$work/debian"/var/cache/apt/archives/*.deb "$work/debian"/var/lib/apt/lists/* "$work/debian"/usr/share/{doc,locale,man}/*
 	tar -C "$work/debian" -c . | docker import -c "LABEL $label" -c 'CMD ["bash"]' - "$1" >/dev/null

@@ -16,6 +16,7 @@ import (
 
 // What `make up` starts works, and is still there after `make down` and another up.
 func TestCompose(t *testing.T) {
+	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 4*harness.Patience)
 	defer cancel()
 	needDocker(ctx, t)

@@ -38,6 +38,7 @@ func (t tidy) Run() int {
 
 // One installation has to do: what one fault leaves is what the next one meets.
 func TestContainers(t *testing.T) {
+	t.Parallel()
 	in := install(t)
 	defer in.check(t)
 	t.Run("life", func(t *testing.T) { life(t, in) })
