@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/holdfast-io/holdfast/services/holdfast/cli"
+	"github.com/holdfast-io/holdfast/services/holdfast/doctor"
 	"github.com/holdfast-io/holdfast/services/holdfast/operate"
 )
 
@@ -46,7 +47,7 @@ func root() *cobra.Command {
 	cmd.PersistentPreRunE = func(*cobra.Command, []string) error { return o.Check() }
 	cmd.AddCommand(
 		operate.Dev(o, version), operate.Serve(version), operate.Ready(), operate.Install(), operate.NATSConf(), operate.Token(o), operate.Version(o, version),
-		operate.Projections(o), operate.Doctor(o),
+		operate.Projections(o), doctor.Command(o),
 		cli.Demo(o), cli.Runtime(o), cli.Policy(o), cli.Session(o), cli.Approvals(o), cli.Parked(o), cli.Audit(o), cli.Replay(o),
 	)
 	strict(cmd)

@@ -35,7 +35,7 @@ func approvalsList(o *Options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "list", Short: "List what waits for an answer", Args: cobra.NoArgs, Aliases: []string{"ls"},
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := o.client()
+			c, err := o.Client()
 			if err != nil {
 				return err
 			}
@@ -49,7 +49,7 @@ func approvalsList(o *Options) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return o.show(cmd.OutOrStdout(), list, func(w io.Writer) {
+			return o.Show(cmd.OutOrStdout(), list, func(w io.Writer) {
 				approvalTable(w, o, list.Items, slices.Equal(states, pendingOnly))
 				more(w, list.Next)
 			})
@@ -100,7 +100,7 @@ func approvalsShow(o *Options) *cobra.Command {
 	return &cobra.Command{
 		Use: "show APPROVAL", Short: "Show a question with exactly what would run", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := o.client()
+			c, err := o.Client()
 			if err != nil {
 				return err
 			}
@@ -108,7 +108,7 @@ func approvalsShow(o *Options) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return o.show(cmd.OutOrStdout(), a, func(w io.Writer) { question(w, *a) })
+			return o.Show(cmd.OutOrStdout(), a, func(w io.Writer) { question(w, *a) })
 		},
 	}
 }
@@ -152,7 +152,7 @@ func approvalsDecide(o *Options, name, short string, decision api.Answer) *cobra
 	cmd := &cobra.Command{
 		Use: name + " APPROVAL", Short: short, Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := o.client()
+			c, err := o.Client()
 			if err != nil {
 				return err
 			}
@@ -177,7 +177,7 @@ func approvalsDecide(o *Options, name, short string, decision api.Answer) *cobra
 			if err != nil {
 				return err
 			}
-			return o.show(cmd.OutOrStdout(), a, func(w io.Writer) { fmt.Fprintf(w, "→ %s\n", a.State) })
+			return o.Show(cmd.OutOrStdout(), a, func(w io.Writer) { fmt.Fprintf(w, "→ %s\n", a.State) })
 		},
 	}
 	cmd.Flags().StringVarP(&comment, "comment", "c", "", "why; the agent and the audit see it")
@@ -189,7 +189,7 @@ func approvalsWatch(o *Options) *cobra.Command {
 	return &cobra.Command{
 		Use: "watch", Short: "Print questions, answers and what else happens in all sessions, as it comes", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := o.client()
+			c, err := o.Client()
 			if err != nil {
 				return err
 			}

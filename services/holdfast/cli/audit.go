@@ -24,7 +24,7 @@ func Audit(o *Options) *cobra.Command {
 	list := &cobra.Command{
 		Use: "list", Short: "List what happened, who did it, why, and how it came out", Args: cobra.NoArgs, Aliases: []string{"ls"},
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := o.client()
+			c, err := o.Client()
 			if err != nil {
 				return err
 			}
@@ -44,7 +44,7 @@ func Audit(o *Options) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return o.show(cmd.OutOrStdout(), l, func(w io.Writer) {
+			return o.Show(cmd.OutOrStdout(), l, func(w io.Writer) {
 				rows := make([][]string, len(l.Items))
 				for i, e := range l.Items {
 					rows[i] = []string{
@@ -80,7 +80,7 @@ func Replay(o *Options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "replay SESSION", Short: "Play a session's history again, deciding nothing", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := o.client()
+			c, err := o.Client()
 			if err != nil {
 				return err
 			}

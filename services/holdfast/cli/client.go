@@ -48,7 +48,7 @@ func (o *Options) Resolve() (url, token string, err error) {
 	if url != "" && token != "" {
 		return url, token, nil
 	}
-	dir, err := o.dataDir()
+	dir, err := o.Directory()
 	if err != nil {
 		return "", "", err
 	}
@@ -67,7 +67,8 @@ func (o *Options) Resolve() (url, token string, err error) {
 	return url, token, nil
 }
 
-func (o *Options) dataDir() (string, error) {
+// Directory is the data directory of the dev that runs here, or would.
+func (o *Options) Directory() (string, error) {
 	if o.DataDir != "" {
 		return o.DataDir, nil
 	}
@@ -100,8 +101,8 @@ func firstOf(values ...string) string {
 	return ""
 }
 
-// client gives the API's client.
-func (o *Options) client() (*apiclient.ClientWithResponses, error) {
+// Client gives the API's client.
+func (o *Options) Client() (*apiclient.ClientWithResponses, error) {
 	url, token, err := o.Resolve()
 	if err != nil {
 		return nil, err

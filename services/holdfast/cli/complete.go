@@ -34,7 +34,7 @@ func (o *Options) completed(list lister, commands ...*cobra.Command) {
 			if len(args) > 0 {
 				return nil, cobra.ShellCompDirectiveNoFileComp
 			}
-			c, err := o.client()
+			c, err := o.Client()
 			if err != nil {
 				return nil, cobra.ShellCompDirectiveNoFileComp
 			}
@@ -115,7 +115,7 @@ func policyNames(ctx context.Context, c *apiclient.ClientWithResponses) ([]strin
 
 // people are those whose tokens the dev that runs here has.
 func (o *Options) people(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-	dir, err := o.dataDir()
+	dir, err := o.Directory()
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}

@@ -37,7 +37,7 @@ func applyCommand(
 			if err != nil {
 				return err
 			}
-			c, err := o.client()
+			c, err := o.Client()
 			if err != nil {
 				return err
 			}
@@ -45,7 +45,7 @@ func applyCommand(
 			if err != nil {
 				return err
 			}
-			return o.show(cmd.OutOrStdout(), a.definition, func(w io.Writer) {
+			return o.Show(cmd.OutOrStdout(), a.definition, func(w io.Writer) {
 				note := ""
 				if a.same {
 					note = " (unchanged)"
@@ -94,7 +94,7 @@ func showCommand[T any](
 	cmd := &cobra.Command{
 		Use: "show NAME", Short: "Show a " + kind + " as it can be applied again", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := o.client()
+			c, err := o.Client()
 			if err != nil {
 				return err
 			}
@@ -110,7 +110,7 @@ func showCommand[T any](
 			if err != nil {
 				return err
 			}
-			return o.show(cmd.OutOrStdout(), d, func(w io.Writer) { fmt.Fprint(w, safe(string(body))) })
+			return o.Show(cmd.OutOrStdout(), d, func(w io.Writer) { fmt.Fprint(w, safe(string(body))) })
 		},
 	}
 	cmd.Flags().Uint64Var(&revision, "revision", 0, "this revision (default: the newest)")
@@ -124,14 +124,14 @@ func removeCommand(
 	return &cobra.Command{
 		Use: "remove NAME", Short: short, Args: cobra.ExactArgs(1), Aliases: []string{"rm"},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := o.client()
+			c, err := o.Client()
 			if err != nil {
 				return err
 			}
 			if err := remove(cmd.Context(), c, args[0]); err != nil {
 				return err
 			}
-			return o.show(cmd.OutOrStdout(), map[string]string{"removed": args[0]}, func(w io.Writer) {
+			return o.Show(cmd.OutOrStdout(), map[string]string{"removed": args[0]}, func(w io.Writer) {
 				fmt.Fprintf(w, "%s %s is removed\n", kind, args[0])
 			})
 		},

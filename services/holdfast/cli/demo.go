@@ -38,7 +38,7 @@ func Demo(o *Options) *cobra.Command {
 func (o *Options) as(name string) (*apiclient.ClientWithResponses, error) {
 	other := *o
 	other.As, other.Token = name, ""
-	return other.client()
+	return other.Client()
 }
 
 func demo(ctx context.Context, o *Options, w io.Writer, answers bool) error {

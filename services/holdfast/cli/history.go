@@ -16,7 +16,7 @@ func sessionMessages(o *Options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "messages SESSION", Short: "Show what was said, whole", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := o.client()
+			c, err := o.Client()
 			if err != nil {
 				return err
 			}
@@ -27,7 +27,7 @@ func sessionMessages(o *Options) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return o.show(cmd.OutOrStdout(), l, func(w io.Writer) {
+			return o.Show(cmd.OutOrStdout(), l, func(w io.Writer) {
 				for _, m := range l.Items {
 					fmt.Fprintf(w, "%s %s  %s\n", clock(m.Time), firstOf(m.Requester, m.Role), m.RunID)
 					if m.Content != "" {
@@ -50,7 +50,7 @@ func sessionRuns(o *Options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "runs SESSION", Short: "List a session's runs", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := o.client()
+			c, err := o.Client()
 			if err != nil {
 				return err
 			}
@@ -61,7 +61,7 @@ func sessionRuns(o *Options) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return o.show(cmd.OutOrStdout(), l, func(w io.Writer) {
+			return o.Show(cmd.OutOrStdout(), l, func(w io.Writer) {
 				rows := make([][]string, len(l.Items))
 				for i, run := range l.Items {
 					began, took := "", ""
@@ -91,7 +91,7 @@ func sessionExtend(o *Options) *cobra.Command {
 			if body.Idle == "" && body.Max == "" {
 				return usagef("say how long from now: --idle, --max, or both, such as --max 2h")
 			}
-			c, err := o.client()
+			c, err := o.Client()
 			if err != nil {
 				return err
 			}
@@ -100,7 +100,7 @@ func sessionExtend(o *Options) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return o.show(cmd.OutOrStdout(), s, func(w io.Writer) { describe(w, s) })
+			return o.Show(cmd.OutOrStdout(), s, func(w io.Writer) { describe(w, s) })
 		},
 	}
 	cmd.Flags().StringVar(&body.Idle, "idle", "", "put away or end it only this long from now")

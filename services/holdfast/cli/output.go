@@ -12,8 +12,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// show prints a value as JSON, or as text by the function.
-func (o *Options) show(w io.Writer, value any, text func(io.Writer)) error {
+// Show prints a value as JSON, or as text by the function.
+func (o *Options) Show(w io.Writer, value any, text func(io.Writer)) error {
 	if o.Output == "json" {
 		enc := json.NewEncoder(w)
 		enc.SetIndent("", "  ")

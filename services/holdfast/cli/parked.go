@@ -27,7 +27,7 @@ func parkedList(o *Options) *cobra.Command {
 	return &cobra.Command{
 		Use: "list", Short: "List parked sessions, the longest ago first", Args: cobra.NoArgs, Aliases: []string{"ls"},
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := o.client()
+			c, err := o.Client()
 			if err != nil {
 				return err
 			}
@@ -35,7 +35,7 @@ func parkedList(o *Options) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return o.show(cmd.OutOrStdout(), list, func(w io.Writer) { parkedTable(w, o, list) })
+			return o.Show(cmd.OutOrStdout(), list, func(w io.Writer) { parkedTable(w, o, list) })
 		},
 	}
 }
@@ -86,7 +86,7 @@ func parkedRetry(o *Options) *cobra.Command {
 				}
 				keys[i] = api.Parked{Service: api.ParkingService(service), Session: session}
 			}
-			c, err := o.client()
+			c, err := o.Client()
 			if err != nil {
 				return err
 			}
@@ -102,7 +102,7 @@ func parkedRetry(o *Options) *cobra.Command {
 					return fmt.Errorf("retry %s: %w", parkedKey(p), err)
 				}
 			}
-			return o.show(cmd.OutOrStdout(), struct {
+			return o.Show(cmd.OutOrStdout(), struct {
 				Retried int `json:"retried"`
 			}{len(keys)}, func(w io.Writer) { fmt.Fprintf(w, "tried again: %d\n", len(keys)) })
 		},

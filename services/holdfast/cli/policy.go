@@ -45,7 +45,7 @@ func policyList(o *Options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "list", Short: "List policies", Args: cobra.NoArgs, Aliases: []string{"ls"},
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := o.client()
+			c, err := o.Client()
 			if err != nil {
 				return err
 			}
@@ -56,7 +56,7 @@ func policyList(o *Options) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return o.show(cmd.OutOrStdout(), l, func(w io.Writer) {
+			return o.Show(cmd.OutOrStdout(), l, func(w io.Writer) {
 				rows := make([][]string, len(l.Items))
 				for i, p := range l.Items {
 					rows[i] = []string{

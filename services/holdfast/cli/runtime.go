@@ -29,7 +29,7 @@ func Runtime(o *Options) *cobra.Command {
 	list := &cobra.Command{
 		Use: "list", Short: "List runtimes", Args: cobra.NoArgs, Aliases: []string{"ls"},
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := o.client()
+			c, err := o.Client()
 			if err != nil {
 				return err
 			}
@@ -40,7 +40,7 @@ func Runtime(o *Options) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return o.show(cmd.OutOrStdout(), l, func(w io.Writer) {
+			return o.Show(cmd.OutOrStdout(), l, func(w io.Writer) {
 				rows := make([][]string, len(l.Items))
 				for i, rt := range l.Items {
 					rows[i] = []string{

@@ -64,7 +64,7 @@ func sessionCreate(o *Options) *cobra.Command {
 		Use: "create RUNTIME", Short: "Create a session", Args: cobra.ExactArgs(1),
 		Example: "  holdfast session create shell -m 'ls -la'\n  holdfast session create shell --label team=search --wait 30",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := o.client()
+			c, err := o.Client()
 			if err != nil {
 				return err
 			}
@@ -83,7 +83,7 @@ func sessionCreate(o *Options) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := o.show(cmd.OutOrStdout(), s, func(w io.Writer) { describe(w, s) }); err != nil || !watch {
+			if err := o.Show(cmd.OutOrStdout(), s, func(w io.Writer) { describe(w, s) }); err != nil || !watch {
 				return err
 			}
 			_, err = follow(cmd.Context(), c, cmd.OutOrStdout(), o, s.ID, from{}, untilSettled)
@@ -105,7 +105,7 @@ func sessionList(o *Options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "list", Short: "List sessions, newest first", Args: cobra.NoArgs, Aliases: []string{"ls"},
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := o.client()
+			c, err := o.Client()
 			if err != nil {
 				return err
 			}
@@ -122,7 +122,7 @@ func sessionList(o *Options) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return o.show(cmd.OutOrStdout(), list, func(w io.Writer) {
+			return o.Show(cmd.OutOrStdout(), list, func(w io.Writer) {
 				sessionTable(w, list.Items)
 				more(w, list.Next)
 			})
@@ -170,7 +170,7 @@ func sessionShow(o *Options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "show SESSION", Short: "Show a session, now or as it was", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := o.client()
+			c, err := o.Client()
 			if err != nil {
 				return err
 			}
@@ -183,7 +183,7 @@ func sessionShow(o *Options) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return o.show(cmd.OutOrStdout(), s, func(w io.Writer) {
+			return o.Show(cmd.OutOrStdout(), s, func(w io.Writer) {
 				if asOf != "" {
 					fmt.Fprintf(w, "as of %s\n", asOf)
 				}
@@ -234,7 +234,7 @@ func sessionSend(o *Options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "send SESSION [MESSAGE…]", Short: "Send a message; without one it is read from the input", Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := o.client()
+			c, err := o.Client()
 			if err != nil {
 				return err
 			}
@@ -252,7 +252,7 @@ func sessionSend(o *Options) *cobra.Command {
 				return err
 			}
 			if !watch {
-				return o.show(cmd.OutOrStdout(), m, func(w io.Writer) {
+				return o.Show(cmd.OutOrStdout(), m, func(w io.Writer) {
 					fmt.Fprintf(w, "sent; run %s answers. Follow it: holdfast session watch %s\n", m.RunID, args[0])
 				})
 			}
@@ -271,7 +271,7 @@ func sessionTerminate(o *Options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "terminate SESSION", Short: "End a session for good", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := o.client()
+			c, err := o.Client()
 			if err != nil {
 				return err
 			}
@@ -280,7 +280,7 @@ func sessionTerminate(o *Options) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return o.show(cmd.OutOrStdout(), s, func(w io.Writer) { describe(w, s) })
+			return o.Show(cmd.OutOrStdout(), s, func(w io.Writer) { describe(w, s) })
 		},
 	}
 	cmd.Flags().StringVar(&reason, "reason", "", "why; it is kept in the log")
@@ -291,7 +291,7 @@ func sessionCancel(o *Options) *cobra.Command {
 	return &cobra.Command{
 		Use: "cancel SESSION [RUN]", Short: "Cancel a run: the named one, else the open one", Args: cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := o.client()
+			c, err := o.Client()
 			if err != nil {
 				return err
 			}
@@ -313,7 +313,7 @@ func sessionCancel(o *Options) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return o.show(cmd.OutOrStdout(), s, func(w io.Writer) { fmt.Fprintf(w, "run %s is being cancelled\n", run) })
+			return o.Show(cmd.OutOrStdout(), s, func(w io.Writer) { fmt.Fprintf(w, "run %s is being cancelled\n", run) })
 		},
 	}
 }
@@ -325,7 +325,7 @@ func move(
 	return &cobra.Command{
 		Use: name + " SESSION", Short: short, Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := o.client()
+			c, err := o.Client()
 			if err != nil {
 				return err
 			}
@@ -333,7 +333,7 @@ func move(
 			if err != nil {
 				return err
 			}
-			return o.show(cmd.OutOrStdout(), s, func(w io.Writer) { describe(w, s) })
+			return o.Show(cmd.OutOrStdout(), s, func(w io.Writer) { describe(w, s) })
 		},
 	}
 }

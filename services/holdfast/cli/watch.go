@@ -29,7 +29,7 @@ func sessionWatch(o *Options) *cobra.Command {
 		Long: "Follows a session. In a terminal it is a live view in which questions are answered and messages sent with a key;\n" +
 			"with --plain, -o json, or where the output is no terminal, it prints the timeline line by line until the session ends.",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := o.client()
+			c, err := o.Client()
 			if err != nil {
 				return err
 			}

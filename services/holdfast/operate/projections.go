@@ -53,7 +53,7 @@ func Projections(o *cli.Options) *cobra.Command {
 
 func onProjections(cmd *cobra.Command, o *cli.Options, use func(context.Context, eventlog.Log, *pgxpool.Pool) error) error {
 	ctx, log := cmd.Context(), plainLogger(cmd.ErrOrStderr())
-	if os.Getenv(EnvNATSURL) == "" {
+	if os.Getenv(broker.EnvURL) == "" {
 		dir := o.DataDir
 		if dir == "" {
 			var err error

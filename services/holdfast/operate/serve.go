@@ -28,11 +28,8 @@ import (
 	"github.com/holdfast-io/holdfast/services/workload"
 )
 
-// The environment of serve and install, beside HOLDFAST_POSTGRES_URL.
+// The environment of serve and install, beside those of NATS (package broker) and Postgres.
 const (
-	// EnvNATSURL is the NATS server, or several, comma separated. The password of a
-	// service's user is in HOLDFAST_NATS_PASSWORD_<USER>.
-	EnvNATSURL = "HOLDFAST_NATS_URL"
 	// EnvKeyFile is the key for sandboxes: the private one for the workload service,
 	// for the gateway the public one will do.
 	EnvKeyFile = "HOLDFAST_KEY_FILE"
@@ -222,9 +219,9 @@ func (s served) host(ctx context.Context, env *parts.Env, h *health) error {
 }
 
 func connectNATS(ctx context.Context, u broker.User, log *slog.Logger) (*nats.Conn, error) {
-	url := os.Getenv(EnvNATSURL)
+	url := os.Getenv(broker.EnvURL)
 	if url == "" {
-		return nil, fmt.Errorf("set %s to the NATS that holds the log", EnvNATSURL)
+		return nil, fmt.Errorf("set %s to the NATS that holds the log", broker.EnvURL)
 	}
 	return broker.Connect(ctx, broker.Client{URL: url, User: u, Password: os.Getenv(broker.PasswordVariable(u)), Logger: log})
 }

@@ -29,6 +29,10 @@ func Conf() string {
 	return b.String()
 }
 
+// EnvURL names the environment variable with the NATS of an installation: one
+// server's URL, or several, comma separated.
+const EnvURL = "HOLDFAST_NATS_URL"
+
 // PasswordVariable names the environment variable with a user's password, the same
 // for the server and for `holdfast serve`.
 func PasswordVariable(u User) string { return "HOLDFAST_NATS_PASSWORD_" + strings.ToUpper(string(u)) }

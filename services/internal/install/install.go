@@ -84,6 +84,22 @@ func RunWith(ctx context.Context, js jetstream.JetStream, opts Options) (eventlo
 	return in.genesis(ctx)
 }
 
+// Check looks whether it is installed so, changes nothing, and names what is missing.
+// What is there and differs is a *DifferentError; what isn't a log of ours a
+// *GenesisError.
+func Check(ctx context.Context, js jetstream.JetStream, opts Options) (missing []string, err error) {
+	opts, err = opts.validate()
+	if err != nil {
+		return nil, err
+	}
+	in := installation{js: js, opts: opts}
+	parts, err := in.verify(ctx)
+	for _, p := range parts {
+		missing = append(missing, p.what)
+	}
+	return missing, err
+}
+
 // installation is one run.
 type installation struct {
 	js   jetstream.JetStream
