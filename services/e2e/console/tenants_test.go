@@ -207,7 +207,8 @@ func overhears(t *testing.T, h *harness.Holdfast, id string) {
 	h.Runs(id)
 	// And something of her own, after which she has heard of whatever came before: both
 	// lines are in the log's order.
-	runtime := `{"kind":"agent","adapter":{"protocol":"agui"},"sandbox":{"command":["/bin/true"]},"workspace":{"path":"/workspace"},"policy":"own",
+	runtime := `{"kind":"agent","adapter":{"protocol":"agui","entrypoint":"app","path":"/run","resume":"rerun"},"sandbox":{"command":["/bin/true"]},"workspace":{"path":"/workspace"},"policy":"own",
+		"entrypoints":[{"name":"app","pathPrefix":"/","port":8000,"protocol":"HTTP","ready":"/health"}],
 		"timeouts":{"claim":"1m","idle":"15m","max":"8h","suspendWhileWaiting":"2m"},"onIdle":"suspend","onLoss":"restart"}`
 	if status, said := ask(t, h, http.MethodPut, "/v1/policies/own", `{"default":"ask","rules":[]}`); status != http.StatusCreated {
 		t.Fatalf("her own policy: %d %s", status, said)

@@ -22,7 +22,7 @@ const LATIN = /\p{Script=Latin}/u;
 const WORD = /[\p{L}\p{M}\p{N}\uff01-\uff5e]+/gu;
 
 /** A text with more marks than this has the rest of them in plain writing. */
-const MOST = 200;
+const MOST = 64;
 
 const number = (character) => `U+${character.codePointAt(0).toString(16).toUpperCase().padStart(4, '0')}`;
 
@@ -96,6 +96,24 @@ function spell(text, marks, from) {
 /** @returns {string} the same for places that hold no elements: names for screen readers, announcements */
 export const plain = (text = '') => spell(text, suspects(text), 0);
 
+/**
+ * Cuts a text into pieces of about a length, at least one. The halves of one character
+ * stay together: apart they would be shown as broken.
+ */
+export function piecesOf(text, length) {
+  const pieces = [];
+  for (let from = 0; from < text.length;) {
+    let to = Math.min(text.length, from + length);
+    if (/[\ud800-\udbff]/.test(text[to - 1]) && to < text.length) to++;
+    pieces.push(text.slice(from, to));
+    from = to;
+  }
+  return pieces.length ? pieces : [''];
+}
+
+/** A word this long is broken wherever its line ends: to look for a better place in it costs by the square. */
+const UNBROKEN = /\S{512}/;
+
 /** A piece of text that is drawn again only when it changes: output can be long. */
 export class Revealed extends Component {
   shouldComponentUpdate(next) {
@@ -103,6 +121,7 @@ export class Revealed extends Component {
   }
 
   render({ text }) {
-    return html`<span>${reveal(String(text ?? ''))}</span>`;
+    const said = String(text ?? '');
+    return html`<span class=${UNBROKEN.test(said) ? 'unbroken' : undefined}>${reveal(said)}</span>`;
   }
 }

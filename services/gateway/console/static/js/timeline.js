@@ -8,6 +8,7 @@
  */
 import { aguiLineOf, gapOf, lineOf } from './events.js';
 import { canonical } from './json.js';
+import { piecesOf } from './text.js';
 import { Calls } from './timeline-calls.js';
 
 /** Text is cut into pieces of about this length, of which only the last ever changes. */
@@ -138,9 +139,8 @@ export class Timeline {
   }
 
   append(item, text) {
-    const last = item.pieces.length - 1;
-    if (item.pieces[last].length < PIECE) item.pieces[last] += text;
-    else item.pieces.push(text);
+    const first = item.pieces.pop();
+    item.pieces.push(...piecesOf(first + text, PIECE));
     item.length += text.length;
     while (item.length > KEPT && item.pieces.length > 1) {
       const gone = item.pieces.shift().length;

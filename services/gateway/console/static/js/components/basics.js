@@ -52,6 +52,20 @@ export function Failure({ error, retry }) {
 }
 
 /**
+ * For what changes its form while somebody works in it: where the element that had the
+ * focus is gone, the focus goes to what is left, and not back to the page's beginning.
+ * @returns {object} the ref of what is left, which needs tabindex="-1"
+ */
+export function useKeptFocus() {
+  const ref = useRef();
+  const held = ref.current?.contains(document.activeElement);
+  useLayoutEffect(() => {
+    if (held && !ref.current.contains(document.activeElement)) ref.current.focus({ preventScroll: true });
+  });
+  return ref;
+}
+
+/**
  * A modal dialog. The browser's own keeps the focus inside, closes on Escape, and
  * gives the focus back.
  */

@@ -6,6 +6,7 @@ import { callLook } from '../phases.js';
 import { readable } from '../json.js';
 import { Revealed } from '../text.js';
 import { Args } from './args.js';
+import { useKeptFocus } from './basics.js';
 import { LongText } from './long-text.js';
 import { Question, Outcome } from './question.js';
 
@@ -35,8 +36,9 @@ class Guard extends Component {
 const KINDS = { user: User, agent: Agent, call: Call, line: Line, gap: Gap };
 
 function Frame({ item, kind, found, children }) {
+  const ref = useKeptFocus();
   return html`
-    <div class="item item-${kind} ${found ? 'found' : ''}" id=${item.ns[0] ? `n${item.ns[0]}` : undefined} data-kind=${item.kind}>
+    <div ref=${ref} tabindex="-1" class="item item-${kind} ${found ? 'found' : ''}" id=${item.ns[0] ? `n${item.ns[0]}` : undefined} data-kind=${item.kind}>
       <time datetime=${item.time} title=${stamp(item.time)}>${clock(item.time)}</time>
       ${children}
     </div>`;
@@ -54,7 +56,7 @@ function User({ item, found }) {
 }
 
 /** Of a long message so many pieces are drawn at once, the newest: layout costs by the character. */
-const PIECES = 6;
+const PIECES = 3;
 
 function Agent({ item, found }) {
   const box = useRef();

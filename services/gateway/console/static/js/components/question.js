@@ -11,7 +11,7 @@ import { current, takePrompt } from '../store.js';
 import { callLook } from '../phases.js';
 import { plain, Revealed } from '../text.js';
 import { Args, Hash, isLong, useHashCheck } from './args.js';
-import { Deadline, useNow } from './basics.js';
+import { Deadline, useKeptFocus, useNow } from './basics.js';
 
 /** Reasons that were typed and not sent: a question that is scrolled out of view isn't drawn. */
 const typed = new Map();
@@ -29,12 +29,13 @@ export function Question({ approval, place = 'inbox' }) {
   const verdict = useHashCheck(approval);
   // Kept here, so that it stays to be read when the question is settled by somebody else.
   const [refusal, setRefusal] = useState(null);
+  const box = useKeptFocus();
   // Nobody approves what was never drawn for them.
   const [whole, setWhole] = useState(() => !isLong(approval.args));
   const open = approval.state === 'pending';
   const look = open ? (approval.risk === 'high' ? 'high' : '') : 'settled';
   return html`
-    <article class="question ${look}" aria-label="Question: ${plain(approval.tool)}" data-approval=${approval.id}>
+    <article ref=${box} tabindex="-1" class="question ${look}" aria-label="Question: ${plain(approval.tool)}" data-approval=${approval.id}>
       <header class="question-head">
         <span>May <span class="tool"><${Revealed} text=${approval.tool} /></span> run?</span>
         ${approval.risk && html`<span class="tag ${approval.risk === 'high' ? 'bad' : approval.risk === 'medium' ? 'wait' : ''}">${approval.risk} risk</span>`}
