@@ -165,7 +165,7 @@ func TestRepliesGoToInboxes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = a.Stop() })
+	t.Cleanup(func() { _ = a.Stop() }) // of a test that failed before it did
 	asking := s.NC(broker.UserWorkload)
 	sub, err := asking.SubscribeSync("host.h-1.tell.ended")
 	if err != nil {
@@ -177,6 +177,10 @@ func TestRepliesGoToInboxes(t *testing.T) {
 	m, err := asking.Request("host.h-1.do.nonsense", []byte(`{"timeoutMs":1000}`), 10*time.Second) // behind it
 	if err != nil || !strings.Contains(string(m.Data), "unknown verb") {
 		t.Fatalf("%s, %v", m.Data, err)
+	}
+	// All answers are given, and have come, once these have.
+	if err := errors.Join(a.Stop(), nc.FlushTimeout(10*time.Second), asking.FlushTimeout(10*time.Second)); err != nil {
+		t.Fatal(err)
 	}
 	if pending, _, err := sub.Pending(); err != nil || pending != 0 {
 		t.Errorf("%d answers went elsewhere, %v", pending, err)
