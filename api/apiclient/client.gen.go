@@ -401,7 +401,7 @@ type ClientInterface interface {
 	// messages, results of the client's own `tools`, `resume[]` and `forwardedProps.holdfast.cancel` count; the log
 	// owns history and state. A request that brings nothing new replays the thread and follows what still runs.
 	// What is refused about the thread is a `RUN_ERROR` with a code of this document; problems come before the
-	// stream. `Holdfast-Session` names the session. A body may have 10 MiB.
+	// stream. `Holdfast-Session` names the session. A body may have 32 MiB.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -415,7 +415,7 @@ type ClientInterface interface {
 	// messages, results of the client's own `tools`, `resume[]` and `forwardedProps.holdfast.cancel` count; the log
 	// owns history and state. A request that brings nothing new replays the thread and follows what still runs.
 	// What is refused about the thread is a `RUN_ERROR` with a code of this document; problems come before the
-	// stream. `Holdfast-Session` names the session. A body may have 10 MiB.
+	// stream. `Holdfast-Session` names the session. A body may have 32 MiB.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -1246,7 +1246,7 @@ func (c *Client) ApplyRuntime(ctx context.Context, name Name, params *ApplyRunti
 // messages, results of the client's own `tools`, `resume[]` and `forwardedProps.holdfast.cancel` count; the log
 // owns history and state. A request that brings nothing new replays the thread and follows what still runs.
 // What is refused about the thread is a `RUN_ERROR` with a code of this document; problems come before the
-// stream. `Holdfast-Session` names the session. A body may have 10 MiB.
+// stream. `Holdfast-Session` names the session. A body may have 32 MiB.
 //
 // Takes any type of body and a specified content type.
 //
@@ -1270,7 +1270,7 @@ func (c *Client) RunAguiWithBody(ctx context.Context, name Name, contentType str
 // messages, results of the client's own `tools`, `resume[]` and `forwardedProps.holdfast.cancel` count; the log
 // owns history and state. A request that brings nothing new replays the thread and follows what still runs.
 // What is refused about the thread is a `RUN_ERROR` with a code of this document; problems come before the
-// stream. `Holdfast-Session` names the session. A body may have 10 MiB.
+// stream. `Holdfast-Session` names the session. A body may have 32 MiB.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -4629,7 +4629,7 @@ type ClientWithResponsesInterface interface {
 	// messages, results of the client's own `tools`, `resume[]` and `forwardedProps.holdfast.cancel` count; the log
 	// owns history and state. A request that brings nothing new replays the thread and follows what still runs.
 	// What is refused about the thread is a `RUN_ERROR` with a code of this document; problems come before the
-	// stream. `Holdfast-Session` names the session. A body may have 10 MiB.
+	// stream. `Holdfast-Session` names the session. A body may have 32 MiB.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -4643,7 +4643,7 @@ type ClientWithResponsesInterface interface {
 	// messages, results of the client's own `tools`, `resume[]` and `forwardedProps.holdfast.cancel` count; the log
 	// owns history and state. A request that brings nothing new replays the thread and follows what still runs.
 	// What is refused about the thread is a `RUN_ERROR` with a code of this document; problems come before the
-	// stream. `Holdfast-Session` names the session. A body may have 10 MiB.
+	// stream. `Holdfast-Session` names the session. A body may have 32 MiB.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -7255,7 +7255,7 @@ func (c *ClientWithResponses) ApplyRuntimeWithResponse(ctx context.Context, name
 // messages, results of the client's own `tools`, `resume[]` and `forwardedProps.holdfast.cancel` count; the log
 // owns history and state. A request that brings nothing new replays the thread and follows what still runs.
 // What is refused about the thread is a `RUN_ERROR` with a code of this document; problems come before the
-// stream. `Holdfast-Session` names the session. A body may have 10 MiB.
+// stream. `Holdfast-Session` names the session. A body may have 32 MiB.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -7275,7 +7275,7 @@ func (c *ClientWithResponses) RunAguiWithBodyWithResponse(ctx context.Context, n
 // messages, results of the client's own `tools`, `resume[]` and `forwardedProps.holdfast.cancel` count; the log
 // owns history and state. A request that brings nothing new replays the thread and follows what still runs.
 // What is refused about the thread is a `RUN_ERROR` with a code of this document; problems come before the
-// stream. `Holdfast-Session` names the session. A body may have 10 MiB.
+// stream. `Holdfast-Session` names the session. A body may have 32 MiB.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //

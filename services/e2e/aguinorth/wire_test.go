@@ -368,7 +368,7 @@ func strangeResults(t *testing.T, w *world) {
 // What can't begin is a problem, as everywhere.
 func refusals(t *testing.T, w *world) {
 	in := func(change func(input)) input { return w.thread("alice", "picker", "none").input(change) }
-	long := strings.Repeat("x", 11<<20)
+	long := strings.Repeat("x", 32<<20+64<<10)
 	for name, tc := range map[string]struct {
 		as, runtime string
 		in          input
@@ -384,7 +384,7 @@ func refusals(t *testing.T, w *world) {
 		"half an answer":    {"alice", "picker", in(func(in input) { in["resume"] = []any{map[string]string{"interruptId": "x", "status": "resolved"}} }), api.CodeInvalidRequest},
 		"a long history":    {"alice", "picker", in(func(in input) { in["messages"] = []any{map[string]string{"id": "x", "role": "user", "content": long}} }), api.CodePayloadTooLarge},
 		"a long message": {"alice", "picker", in(func(in input) {
-			in["messages"] = []any{map[string]string{"id": "x", "role": "user", "content": long[:9<<20]}}
+			in["messages"] = []any{map[string]string{"id": "x", "role": "user", "content": long[:17<<20]}}
 		}), api.CodePayloadTooLarge},
 	} {
 		resp := w.request(w.Context(), tc.as, tc.runtime, tc.in)

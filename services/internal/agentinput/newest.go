@@ -26,9 +26,11 @@ type message struct {
 	} `json:"toolCalls"`
 }
 
-// Newest gives a conversation as an input has it: whole, or where it has more than
-// [MaxHistory] bytes, its newest part behind a message that says so.
-func Newest(history []json.RawMessage) ([]json.RawMessage, error) { return newest(history, MaxHistory) }
+// Newest gives a conversation as an input has it: whole, or where it has more bytes
+// than limit, its newest part behind a message that says so.
+func Newest(history []json.RawMessage, limit int) ([]json.RawMessage, error) {
+	return newest(history, limit)
+}
 
 // newest gives the messages as they are if they have at most limit bytes, else the
 // longest end of them that fits and begins with a user's message, behind one that says

@@ -13,17 +13,18 @@ import (
 	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/events/session"
 	"github.com/holdfast-io/holdfast/services/internal/problem"
+	"github.com/holdfast-io/holdfast/services/internal/verbs"
 )
 
-// What a request may have. The whole is bounded as AG-UI's own frames are, because
-// clients post their history with each; what counts of it has to fit into one command.
+// What a request may have. Clients post their history with each, so the whole may have
+// more than what a stream tells them of it, and what counts of it as much as one content.
 const (
-	maxBody     = 10 << 20
+	maxBody     = 32 << 20
 	bodyTimeout = 30 * time.Second
 	maxID       = 256
 	maxTools    = 128
 	maxToolsAll = 128 << 10
-	maxNew      = 512 << 10
+	maxNew      = verbs.MaxContentBytes
 	maxNewCount = 64
 	maxResume   = 100
 	maxMessages = 100_000

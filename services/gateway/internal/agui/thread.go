@@ -33,6 +33,10 @@ func messageOf(session, id string) string {
 	return events.HashID(events.PrefixMessage, session, "agui", id)
 }
 
+// maxSnapshot bounds the conversation that a stream tells: the official client takes
+// events of up to 10 MiB.
+const maxSnapshot = 8 << 20
+
 // standing is how a thread was when it was read.
 type standing struct {
 	id string
@@ -85,14 +89,14 @@ func standingOf(t *agentinput.Thread) (*standing, error) {
 		s.known[id.ID] = true
 	}
 	s.mask = view.ForSession(t.State)
-	kept, err := agentinput.Newest(said)
+	kept, err := agentinput.Newest(said, maxSnapshot)
 	if err != nil {
 		return nil, err
 	}
 	s.all, s.waiting = masked(s.mask, kept), masked(s.mask, s.waiting)
 	s.before = s.all
 	if s.run != nil {
-		if kept, err = agentinput.Newest(said[:t.History.Opened]); err != nil {
+		if kept, err = agentinput.Newest(said[:t.History.Opened], maxSnapshot); err != nil {
 			return nil, err
 		}
 		s.before = masked(s.mask, kept)
