@@ -92,6 +92,7 @@ function Answer({ approval, verdict, whole, onRefused }) {
     typed.set(approval.id, event.target.value);
   }
 
+  // A button that is disabled while it has the focus loses it: while one answer is on its way the others do nothing.
   async function answer(decision, key = newKey()) {
     if (busy) return;
     setBusy(decision);
@@ -118,8 +119,8 @@ function Answer({ approval, verdict, whole, onRefused }) {
         <label class="field"><span class="unseen">Reason</span>
           <input value=${comment} onInput=${type} maxlength="2000" autocomplete="off"
             placeholder="Reason: the agent is told, the audit log keeps it" /></label>
-        <button type="button" class="danger" disabled=${!armed || Boolean(busy)} onClick=${() => answer('deny')}>${busy === 'deny' ? 'Denying…' : 'Deny'}</button>
-        <button type="button" class="primary" disabled=${!armed || Boolean(busy) || verdict === 'differs' || !whole} onClick=${() => answer('approve')}>${busy === 'approve' ? 'Approving…' : 'Approve'}</button>
+        <button type="button" class="danger" disabled=${!armed} aria-disabled=${Boolean(busy)} onClick=${() => answer('deny')}>${busy === 'deny' ? 'Denying…' : 'Deny'}</button>
+        <button type="button" class="primary" disabled=${!armed || verdict === 'differs' || !whole} aria-disabled=${Boolean(busy)} onClick=${() => answer('approve')}>${busy === 'approve' ? 'Approving…' : 'Approve'}</button>
       </div>
     </div>`;
 }

@@ -20,7 +20,8 @@ export function Scrubber({ tape, player, link, other, n }) {
   }
   // A live session goes on: its end is looked for anew.
   const toEnd = () => { player.pause(); tape.read().then(() => player.seek(tape.length)); };
-  const move = (name, icon, run, disabled) => html`<button type="button" class="icon" aria-label=${name} title=${name} disabled=${disabled} onClick=${run}><${Icon} path=${icon} /></button>`;
+  // At an end a button does nothing, and keeps the focus.
+  const move = (name, icon, run, disabled) => html`<button type="button" class="icon" aria-label=${name} title=${name} aria-disabled=${disabled} onClick=${run}><${Icon} path=${icon} /></button>`;
   return html`
     <div class="scrubber" role="group" aria-label="Replay controls">
       <input type="range" class="scrub" aria-label="Moment" min="0" max=${tape.length} value=${place} step="1" onInput=${(e) => { player.pause(); player.seek(Number(e.target.value)); }}

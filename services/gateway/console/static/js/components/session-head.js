@@ -50,6 +50,7 @@ function Actions({ session: s, onChanged }) {
   const [error, setError] = useState('');
   const [ending, setEnding] = useState(false);
   async function act(name, call) {
+    if (busy) return; // not disabled: a disabled button loses the focus
     setBusy(name);
     setError('');
     try {
@@ -62,7 +63,7 @@ function Actions({ session: s, onChanged }) {
   }
   const move = (name, body) => act(name, (key) => api.moveSession(s.id, name, key, body));
   const operates = may('admin', 'developer', 'operator');
-  const button = (name, words, run, tone = '') => html`<button type="button" key=${name} class=${tone} disabled=${Boolean(busy)} onClick=${run}>${busy === name ? '…' : words}</button>`;
+  const button = (name, words, run, tone = '') => html`<button type="button" key=${name} class=${tone} aria-disabled=${Boolean(busy)} onClick=${run}>${busy === name ? '…' : words}</button>`;
   return html`
     <div class="end">
       <a class="button" href=${linkTo(['sessions', s.id, 'replay'])}>Replay</a>
