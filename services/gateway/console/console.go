@@ -15,6 +15,8 @@
 //	static/css/            the design: tokens, layout, components
 //	static/js/main.js      starts it; api, stream, store: the ways to the server
 //	static/js/timeline.js  folds frames into what is shown of a session
+//	static/js/tape.js      the history of a session for a replay; player.js plays it, moments.js has the states
+//	static/js/text.js      shows what agents write as what it is
 //	static/js/pages/       one file a page; static/js/components/ what they share
 //	static/vendor/         preact, its hooks, and htm, with their licences
 package console

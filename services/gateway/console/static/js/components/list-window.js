@@ -126,13 +126,26 @@ export class ListWindow {
       const at = of(this.goal);
       if (at) box.scrollTop += at.top - view.top - Math.max(0, (view.height - at.height) / 2);
       else box.scrollTop = this.aim(view.height);
-      if (at && !learnt) this.goal = null;
+      if (at && !learnt) this.arrived();
       this.note();
       return;
     }
     const at = of(this.anchor?.item);
     const moved = at ? at.top - view.top - this.anchor.at : 0;
     if (Math.abs(moved) >= 1) box.scrollTop += moved;
+  }
+
+  /** What was to be shown is in view. Where that is the end, the end is followed again. */
+  arrived() {
+    this.goal = null;
+    if (!this.atEnd()) return;
+    this.following = true;
+    this.redraw();
+  }
+
+  atEnd() {
+    const { scrollHeight, scrollTop, clientHeight } = this.box;
+    return scrollHeight - scrollTop - clientHeight < NEAR;
   }
 
   rows() {
@@ -160,7 +173,7 @@ export class ListWindow {
     const before = this.following;
     const up = box.scrollTop < this.top - 1;
     this.top = box.scrollTop;
-    if (box.scrollHeight - box.scrollTop - box.clientHeight < NEAR && !this.goal) this.following = true;
+    if (this.atEnd() && !this.goal) this.following = true;
     else if (up) this.following = false;
     if (!this.following) this.note();
     if (before !== this.following || !this.covers()) this.redraw();
