@@ -121,17 +121,7 @@ func (s served) run(cmd *cobra.Command, service string) (err error) {
 		}
 		defer env.Pool.Close()
 	}
-	switch service {
-	case "workload":
-		if env.Key, err = keyfile.Private(os.Getenv(EnvKeyFile)); err != nil {
-			return fmt.Errorf("%s: %w", EnvKeyFile, err)
-		}
-	case "gateway":
-		err = s.gateway(ctx, &env)
-	case "host":
-		err = s.host(ctx, &env, h)
-	}
-	if err != nil {
+	if err := s.open(ctx, service, &env, h); err != nil {
 		return err
 	}
 	if s.healthAddr != "" {
@@ -148,6 +138,21 @@ func (s served) run(cmd *cobra.Command, service string) (err error) {
 	err = env.All()[service](ctx)
 	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
 		return nil
+	}
+	return err
+}
+
+// open opens what only this service needs.
+func (s served) open(ctx context.Context, service string, env *parts.Env, h *health) (err error) {
+	switch service {
+	case "workload":
+		if env.Key, err = keyfile.Private(os.Getenv(EnvKeyFile)); err != nil {
+			err = fmt.Errorf("%s: %w", EnvKeyFile, err)
+		}
+	case "gateway":
+		err = s.gateway(ctx, env)
+	case "host":
+		err = s.host(ctx, env, h)
 	}
 	return err
 }
