@@ -10,6 +10,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/events/session"
+	"github.com/holdfast-io/holdfast/services/e2e/harness"
 )
 
 // patience is how long a neighbour may take to answer beside an attack: some ten
@@ -85,12 +86,13 @@ func TestFlood(t *testing.T) {
 // sessions live on, and what is kept of them is bounded.
 func TestOutput(t *testing.T) {
 	w := start(t, "namespaces")
-	for message, reason := range map[string]string{"huge": "bytes", "endless": "output-too-large"} {
+	for message, reason := range map[string]string{"huge": "event-too-large", "endless": "output-too-large"} {
 		t.Run(message, func(t *testing.T) {
 			w := w.in(t)
 			s := w.CreateOf("admin", api.CreateSession{Runtime: "hostile"})
 			run := w.Send("admin", s.ID, message)
-			w.AwaitRun(s.ID, run, api.RunStateFailed)
+			// By the log: the views take some seconds for so much.
+			w.AwaitFact(s.ID, "run "+run+" has failed", func([]harness.Fact) bool { return w.whyFailed(s.ID) != "" })
 			if why := w.whyFailed(s.ID); !strings.Contains(why, reason) {
 				t.Errorf("the run failed for %q, want %q", why, reason)
 			}

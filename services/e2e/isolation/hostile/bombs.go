@@ -93,7 +93,7 @@ func misbehave(w http.ResponseWriter, r *http.Request) {
 	say(`{"type":"TEXT_MESSAGE_START","messageId":"m-0","role":"assistant"}`)
 	chunk := strings.Repeat("x", 64<<10)
 	if strings.Contains(input.String(), "huge") {
-		chunk = strings.Repeat("x", 10<<20)
+		chunk = strings.Repeat("x", 20<<20)
 	}
 	for begin, i := time.Now(), 0; time.Since(begin) < time.Minute; i++ {
 		ok := say(fmt.Sprintf(`{"type":"TEXT_MESSAGE_CONTENT","messageId":"m-%d","delta":%q}`, i/perMessage, chunk))
