@@ -12,6 +12,7 @@ import (
 	"github.com/holdfast-io/holdfast/events/session"
 	"github.com/holdfast-io/holdfast/projections/view"
 	"github.com/holdfast-io/holdfast/services/gateway/internal/auth"
+	"github.com/holdfast-io/holdfast/services/internal/problem"
 	"github.com/holdfast-io/holdfast/services/internal/verbs"
 )
 
@@ -37,7 +38,7 @@ func (a *API) CreateSession(ctx context.Context, req apiserver.CreateSessionRequ
 	}
 	out, err := a.after(ctx, id, preferredWait(req.Params.Prefer))
 	if err != nil {
-		return nil, err
+		return nil, done(err)
 	}
 	if !result.Created {
 		return apiserver.CreateSession200JSONResponse{Body: out, Headers: apiserver.CreateSession200ResponseHeaders{HoldfastSeq: reply.Seq}}, nil
@@ -140,7 +141,17 @@ func (a *API) move(ctx context.Context, w write, wait time.Duration) (api.Sessio
 		return api.Session{}, 0, err
 	}
 	out, err := a.after(ctx, w.session, wait)
-	return out, reply.Seq, err
+	return out, reply.Seq, done(err)
+}
+
+// done words that a session can't be shown after a command that took effect: whatever
+// stands in the way, as an event that only a newer build can read, is no refusal.
+func done(err error) error {
+	if err == nil {
+		return nil
+	}
+	return problem.Wrap(api.CodeOutcomeUnknown,
+		"It was done, but the session can't be shown now: ask again with the same idempotency key.", err)
 }
 
 // SuspendSession gives the sandbox up and keeps the workspace.
