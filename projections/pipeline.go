@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/holdfast-io/holdfast/events"
 )
@@ -21,6 +22,19 @@ type refusedError struct {
 func (e *refusedError) Error() string { return fmt.Sprintf("batch up to %d: %v", e.upTo, e.err) }
 func (e *refusedError) Unwrap() error { return e.err }
 
+// aheadBytes bounds the data of the messages that are read and not folded yet: there may
+// be thousands, and each may have megabytes. A batch is what of it comes without a pause.
+const aheadBytes = 64 << 20
+
+// weight is a message's part of that.
+func weight(m events.Message) int64 {
+	var n int64
+	for _, r := range m.Envelope.Events {
+		n += int64(len(r.Data))
+	}
+	return min(n, aheadBytes)
+}
+
 // pipeline projects from where w is until something fails, in three stages: the
 // tail, folding, and writing. The next batch is folded while one is written.
 func (p *Projector) pipeline(ctx context.Context, w *writer) error {
@@ -28,10 +42,16 @@ func (p *Projector) pipeline(ctx context.Context, w *writer) error {
 	messages := make(chan events.Message, p.cfg.BatchSize)
 	batches := make(chan *rendered, 1)
 	var f flight
+	ahead := semaphore.NewWeighted(aheadBytes)
 	g, gctx := errgroup.WithContext(ctx)
 	g.Go(func() error {
 		return tail(gctx, messages, func(handle func(events.Message) error) error {
-			return p.cfg.Log.Tail(gctx, from, handle)
+			return p.cfg.Log.Tail(gctx, from, func(m events.Message) error {
+				if err := ahead.Acquire(gctx, weight(m)); err != nil {
+					return err
+				}
+				return handle(m)
+			})
 		})
 	})
 	g.Go(func() error { return p.watch(gctx) })
@@ -51,6 +71,9 @@ func (p *Projector) pipeline(ctx context.Context, w *writer) error {
 			r, err := w.prepare(gctx, ms, faulted, nil)
 			if err != nil {
 				return err
+			}
+			for _, m := range ms {
+				ahead.Release(weight(m))
 			}
 			f.add(r)
 			select {

@@ -1,0 +1,144 @@
+package projections
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/holdfast-io/holdfast/events"
+	"github.com/holdfast-io/holdfast/events/blob"
+	"github.com/holdfast-io/holdfast/events/blob/memblob"
+	"github.com/holdfast-io/holdfast/events/eventlog/bloblog"
+	"github.com/holdfast-io/holdfast/events/session"
+	"github.com/holdfast-io/holdfast/migrations/pgtest"
+)
+
+// Contents that lie beside the log are in the views whole, page after page; the store's
+// outage has the projector wait; contents that are lost fault their session alone, and
+// the audit log says so in their place. Views that are made anew are the same.
+func TestLargeContents(t *testing.T) {
+	t.Parallel()
+	pool, inner, blobs := pgtest.Pool(t), newLog(), &memblob.Store{}
+	log := bloblog.New(inner, blobs)
+	s := newScribe(t, inner)
+	text := strings.Repeat("a long story; ", 5<<20/14)
+	large := func(i int) uint64 {
+		t.Helper()
+		content, err := json.Marshal(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		records, err := session.Records(events.ServiceSession, session.MessageReceived{MessageID: sid(i) + "-m9", RunID: sid(i) + "-r9", Content: content, Requester: "user:alice"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		subject, err := events.SessionSubject(testTenant, sid(i))
+		if err != nil {
+			t.Fatal(err)
+		}
+		last, _, err := inner.Last(t.Context(), subject)
+		if err != nil {
+			t.Fatal(err)
+		}
+		env := last.Envelope
+		env.Command, env.N, env.Prev, env.Events = "large", last.Envelope.LastN()+1, last.Seq, append(records, records[0], records[0])
+		for n := range env.Events { // three of them, each another message
+			env.Events[n].Data = json.RawMessage(strings.Replace(string(records[0].Data), "-m9", "-m"+string(rune('7'+n)), 1))
+		}
+		seq, err := log.Append(t.Context(), subject, env)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return seq
+	}
+	s.create(sid(1))
+	s.create(sid(2))
+	s.create(sid(3))
+	large(1)
+	gone := large(2)
+	m, err := inner.Get(t.Context(), gone)
+	if err != nil {
+		t.Fatal(err)
+	}
+	blobs.Plant(blob.OwnerOf(m.Subject), *m.Envelope.Blob, nil)
+	last := s.say(sid(3), events.ServiceSession, session.ActivityNoted{Holder: "h", Until: start})
+
+	reopened := bloblog.New(inner, blobs) // nothing of it is in memory
+	blobs.Fail(errors.New("down"))
+	p, stop := project(t, Config{Log: reopened, Pool: pool})
+	if err := p.WaitFor(timeout(t), 4); err != nil { // what is before the large one
+		t.Fatal(err)
+	}
+	blobs.Fail(nil)
+	if err := p.WaitFor(timeout(t), last); err != nil {
+		t.Fatal(err)
+	}
+	r := reader(t, pool, reopened)
+	faults, err := r.Faults(t.Context(), testTenant)
+	if err != nil || len(faults) != 1 || faults[0].Key != sid(2) || faults[0].Seq != gone || !strings.Contains(faults[0].Cause, "are not there") {
+		t.Errorf("faults: %+v, %v", faults, err)
+	}
+	if st, err := r.Session(t.Context(), testTenant, sid(3)); err != nil || st.N != 3 {
+		t.Errorf("the session beside it: n %d, %v", st.N, err)
+	}
+	whole, pages := 0, 0
+	for page := (Page{}); pages == 0 || page.Cursor != ""; pages++ {
+		l, err := r.Messages(t.Context(), testTenant, sid(1), page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range l.Items {
+			if m.Content == text {
+				whole++
+			}
+		}
+		page.Cursor = l.Next
+	}
+	if whole != 3 {
+		t.Errorf("%d messages are whole, want 3", whole)
+	}
+	whole = 0
+	for at, more := (Place{}), true; more; {
+		l, err := r.Timeline(t.Context(), testTenant, sid(1), at, 100)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range l.Frames {
+			if at = f.Place; strings.Contains(string(f.Data), text) {
+				whole++
+			}
+		}
+		more = l.More
+	}
+	if whole != 3 {
+		t.Errorf("%d frames are whole, want 3", whole)
+	}
+	for i, want := range map[int]string{1: text, 2: `"lost":"the contents`} {
+		found := 0
+		for page, first := (Page{}), true; first || page.Cursor != ""; first = false {
+			l, err := r.Audit(t.Context(), testTenant, AuditFilter{Session: sid(i)}, page)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, e := range l.Items {
+				if strings.Contains(string(e.Data), want) {
+					found++
+				}
+			}
+			page.Cursor = l.Next
+		}
+		if found != 3 {
+			t.Errorf("session %d: %d entries of the audit log hold %.20s, want 3", i, found, want)
+		}
+	}
+	if st, err := r.SessionAtN(t.Context(), testTenant, sid(1), 4); err != nil || st.N != 4 {
+		t.Errorf("as of n 4: %+v, %v", st.N, err)
+	}
+	lost := new(*events.LostError)
+	if _, err := r.SessionAtN(t.Context(), testTenant, sid(2), 4); !errors.As(err, lost) {
+		t.Errorf("as of what is lost: %v", err)
+	}
+	stop()
+	same(t, "with large contents", summed(t, pool), fresh(t, reopened, last))
+}
