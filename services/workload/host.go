@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/holdfast-io/holdfast/services/internal/sandboxapi"
 	"github.com/holdfast-io/holdfast/services/workload/internal/host"
 	"github.com/holdfast-io/holdfast/services/workload/internal/local"
 )
@@ -43,6 +44,22 @@ type HostConfig struct {
 	Ready func()
 }
 
+// Validate says what is missing, or can be no address.
+func (c HostConfig) Validate() error {
+	if c.NC == nil || c.Logger == nil || c.Listener == nil {
+		return errors.New("a host needs NC, Listener and Logger")
+	}
+	if (c.Agents == nil) != (len(c.Gateways) == 0) {
+		return errors.New("a host needs Agents and Gateways, or neither")
+	}
+	for _, url := range append([]string{c.URL}, c.Gateways...) {
+		if _, _, err := sandboxapi.NewTransport(url); err != nil {
+			return fmt.Errorf("host: %w", err)
+		}
+	}
+	return nil
+}
+
 // Local configures the local driver.
 type Local struct {
 	// DataDir holds workspaces and what is known of sandboxes.
@@ -59,8 +76,8 @@ type Local struct {
 
 // RunHost runs sandboxes for the workload service until ctx ends; they end with it.
 func RunHost(ctx context.Context, cfg HostConfig) (err error) {
-	if cfg.NC == nil || cfg.Logger == nil {
-		return errors.New("a host needs NC and Logger")
+	if err := cfg.Validate(); err != nil {
+		return err
 	}
 	name := cmp.Or(cfg.Name, DefaultHost)
 	if err := host.CheckName(ctx, cfg.NC, name); err != nil {
