@@ -177,18 +177,18 @@ func (in *installation) stores(ctx context.Context) error {
 	for i, name := range natsServers {
 		routes[i] = fmt.Sprintf("%q", "nats://route:"+in.passwords[broker.PasswordVariable("route")]+"@"+name+":6222")
 	}
+	files := map[string]string{
+		"/etc/nats/holdfast.conf":                    in.read("deploy/nats/nats.conf"),
+		"/etc/nats/authorization/authorization.conf": broker.Conf(),
+	}
 	g, ctx := errgroup.WithContext(ctx)
 	for _, name := range natsServers {
 		g.Go(func() error {
 			_, err := in.run(ctx, name, recipe{
-				image: in.images[name], cmd: []string{"nats-server", "--config", "/etc/nats/holdfast.conf"}, port: 4222,
+				image: in.images[name], cmd: []string{"nats-server", "--config", "/etc/nats/holdfast.conf"}, port: 4222, files: files,
 				env: with(in.passwords, map[string]string{
 					"HOLDFAST_NATS_NAME": name, "HOLDFAST_NATS_ROUTES": "[" + strings.Join(routes, ", ") + "]",
 				}),
-				files: map[string]string{
-					"/etc/nats/holdfast.conf":                    in.read("deploy/nats/nats.conf"),
-					"/etc/nats/authorization/authorization.conf": broker.Conf(),
-				},
 			})
 			return err
 		})
@@ -226,19 +226,19 @@ func (in *installation) env(u broker.User) map[string]string {
 
 // services starts two replicas of each, and the host.
 func (in *installation) services(ctx context.Context) error {
-	g, ctx := errgroup.WithContext(ctx)
+	recipes := map[string]recipe{"host": in.service(broker.UserHost)}
 	for i := range replicas {
 		for _, user := range []broker.User{broker.UserProjector, broker.UserSession, broker.UserPolicy, broker.UserRunner, broker.UserWorkload, broker.UserGateway} {
-			g.Go(func() error {
-				_, err := in.run(ctx, fmt.Sprintf("%s-%d", user, i+1), in.service(user))
-				return err
-			})
+			recipes[fmt.Sprintf("%s-%d", user, i+1)] = in.service(user)
 		}
 	}
-	g.Go(func() error {
-		_, err := in.run(ctx, "host", in.service(broker.UserHost))
-		return err
-	})
+	g, ctx := errgroup.WithContext(ctx)
+	for name, r := range recipes {
+		g.Go(func() error {
+			_, err := in.run(ctx, name, r)
+			return err
+		})
+	}
 	return g.Wait()
 }
 
@@ -249,7 +249,8 @@ func (in *installation) service(user broker.User) recipe {
 		files:    map[string]string{"/etc/holdfast/sandbox.pem": in.public},
 		confined: func(h *container.HostConfig) { h.CapDrop = []string{"ALL"} },
 	}
-	switch user { //nolint:exhaustive // the others are as above
+	switch user {
+	default: // as above
 	case broker.UserWorkload:
 		r.files["/etc/holdfast/sandbox.pem"] = in.private
 	case broker.UserGateway:
@@ -259,7 +260,7 @@ func (in *installation) service(user broker.User) recipe {
 		r.cmd = append(r.cmd, "--addr", "0.0.0.0:7070", "--agents-addr", "0.0.0.0:7071")
 		tokens, err := yaml.Marshal(map[string]any{"tokens": in.people})
 		if err != nil {
-			in.t.Error(err)
+			in.t.Fatal(err)
 		}
 		r.env["TOKENS"], r.env["HOLDFAST_TOKENS_FILE"] = string(tokens), "/tmp/tokens.yaml"
 		r.files["/etc/holdfast/policy.yaml"] = in.read("services/holdfast/dev/policy.yaml")
