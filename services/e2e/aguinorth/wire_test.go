@@ -45,6 +45,7 @@ func TestWire(t *testing.T) {
 		"failure":       failing,
 		"client tools":  clientTools,
 		"asked tools":   askedTools,
+		"lapse":         lapsing,
 		"results":       strangeResults,
 		"refusals":      refusals,
 		"held question": heldQuestion,
@@ -332,6 +333,21 @@ func askedTools(t *testing.T, w *world) {
 		t.Fatalf("pending %q", p)
 	}
 	wants(t, "the result", th.result(q.ToolCallID, "result", "blue"), "success", "you picked: blue")
+}
+
+// A client that brings no result in time: the agent is told so, and goes on.
+func lapsing(t *testing.T, w *world) {
+	th := w.thread("admin", "picker", "lapse")
+	th.tools = []string{"hurry"}
+	q := w.asks(th, "pick")
+	got := th.resume(q.ID, map[string]any{"approved": true})
+	if p := end(got).Outcome.Pending; len(p) != 1 {
+		t.Fatalf("pending %q", p)
+	}
+	harness.Eventually(t, "the call lapses", func() bool {
+		return strings.Contains(snapshot(th.post(nil)), "you picked: no result: the client brought no result in time")
+	})
+	wants(t, "too late", th.result(q.ToolCallID, "late", "blue"), "illegal-transition")
 }
 
 // Results that nobody waits for are refused, and the client's view is set right.

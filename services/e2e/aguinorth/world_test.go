@@ -24,7 +24,8 @@ type world struct {
 }
 
 // newWorld starts one. picker's agent is the one in agent/, under a policy that lets
-// its client's tool "pick" be run, never "erase", and asks about others.
+// its client's tool "pick" be run, never "erase", "hurry" for a second when asked, and
+// asks about others.
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	agent, err := harness.Build("github.com/holdfast-io/holdfast/services/e2e/aguinorth/agent", "")
@@ -34,6 +35,7 @@ func newWorld(t *testing.T) *world {
 	w := &world{harness.Start(t), t}
 	w.Policy(api.PolicySpec{Name: "picking", Default: api.PolicyEffectAsk, Rules: []api.PolicyRule{
 		{Name: "picking is free", When: `tool == "pick"`, Then: api.PolicyEffectAllow},
+		{Name: "hurry", When: `tool == "hurry"`, Then: api.PolicyEffectAsk, Ask: api.Ask{ExecuteWithin: "1s"}},
 		{Name: "never", When: `tool == "erase"`, Then: api.PolicyEffectDeny, Reason: "nobody needs this"},
 	}})
 	w.Runtime("picker", func(s *api.RuntimeSpec) {

@@ -192,23 +192,19 @@ func (x *exchange) ended(ctx context.Context, end session.RunEnd) error {
 	return x.out.finished(success(nil))
 }
 
-// next waits for the next frame, with heartbeats meanwhile.
+// next waits for the next frame. After a silence the client gets a heartbeat, and the
+// frame is an empty one: what is waited for may have been for too long.
 func (x *exchange) next(ctx context.Context) (hub.Followed, error) {
-	for {
-		wait, cancel := context.WithTimeout(ctx, beat)
-		f, err := x.follower.Next(wait)
-		cancel()
-		if closed, ok := errors.AsType[*hub.ClosedError](err); ok {
-			return f, problem.Wrap(api.CodeNotReady, "The stream ended.", closed)
-		}
-		if !errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil {
-			return f, err
-		}
-		if err := x.out.heartbeat(); err != nil {
-			return f, err
-		}
-		return hub.Followed{}, nil // time has passed: what is waited for may have been for too long
+	wait, cancel := context.WithTimeout(ctx, beat)
+	defer cancel()
+	f, err := x.follower.Next(wait)
+	if closed, ok := errors.AsType[*hub.ClosedError](err); ok {
+		return f, problem.Wrap(api.CodeNotReady, "The stream ended.", closed)
 	}
+	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+		return hub.Followed{}, x.out.heartbeat()
+	}
+	return f, err
 }
 
 // frame takes a frame into the story, and into the stream what of it belongs there.

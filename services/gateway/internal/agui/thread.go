@@ -47,7 +47,6 @@ type standing struct {
 	interrupted *session.Parked
 	due         bool // the parked run's continuation
 	queue       []string
-	ended       bool
 	// before is the conversation up to what the open run says, waiting the messages
 	// of runs that haven't started.
 	before, waiting []json.RawMessage
@@ -63,7 +62,7 @@ type standing struct {
 // standingOf copies what is needed of a thread, which may be read only meanwhile.
 func standingOf(t *agentinput.Thread) (*standing, error) {
 	s := &standing{
-		id: t.ID, n: t.N, due: t.ContinuationDue(), ended: t.Ended || t.Ending, state: t.History.AgentState, last: t.History.Last,
+		id: t.ID, n: t.N, due: t.ContinuationDue(), state: t.History.AgentState, last: t.History.Last,
 		known: map[string]bool{},
 	}
 	if t.Run != nil {
