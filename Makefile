@@ -20,6 +20,8 @@ RUN ?=
 # The program that measures, and its arguments.
 BENCH      ?= ./services/e2e/bench
 BENCH_ARGS ?=
+# The load's arguments: make load LOAD_ARGS='-soak 20m -rate 2'
+LOAD_ARGS  ?=
 # The version that the binaries print.
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 
@@ -107,6 +109,11 @@ fuzz: ## Run each fuzz target for FUZZTIME (10s)
 bench: ## Measure, each figure beside its baseline (docs/benchmarks.md)
 	@scripts/prereq.sh linux go postgres
 	go run $(BENCH) $(BENCH_ARGS)
+
+.PHONY: load
+load: ## Load the whole at rising rates, visits that live a session's life
+	@scripts/prereq.sh linux go postgres
+	go run ./services/e2e/load $(LOAD_ARGS)
 
 ##@ Change
 

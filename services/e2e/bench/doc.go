@@ -20,6 +20,7 @@
 //	answer      a decision → the agent's next turn  against a NATS request and its reply
 //	load        a session that nothing has in memory  against reading its bytes
 //	timeline    a page of a long timeline    against the bare SELECT
+//	startup     dev on many sessions         against dev on none
 //	viewers     event → 2,000 WebSockets     against a loop over the same sockets in memory
 //
 // Nothing is mocked: NATS, Postgres and the services are those of `holdfast dev`,

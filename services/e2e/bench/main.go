@@ -35,6 +35,7 @@ var benchmarks = []benchmark{
 	{"projector", measureProjector},
 	{"load", measureLoad},
 	{"timeline", measureTimeline},
+	{"startup", measureStartup},
 	{"viewers", measureViewers},
 }
 
