@@ -23,7 +23,13 @@ import (
 	"github.com/holdfast-io/holdfast/events/session"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m,
+		// The server leaves these behind for a moment after it was shut down.
+		goleak.IgnoreAnyFunction("github.com/nats-io/nats-server/v2/server.(*fileStore).flushLoop"),
+		goleak.IgnoreAnyFunction("github.com/nats-io/nats-server/v2/server.(*Server).startGoRoutine.func1"),
+	)
+}
 
 var genesis = eventlog.Genesis{LogID: "log-of-the-test", Epoch: "e1"}
 
