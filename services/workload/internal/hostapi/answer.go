@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime/debug"
 	"strings"
 	"sync"
 	"time"
@@ -111,6 +112,21 @@ func (a *Answerer) take(m *nats.Msg) {
 	})
 }
 
+// errPanic stands for a fault of ours in one request, which must not cost a host all
+// of its sandboxes.
+var errPanic = errors.New("internal error")
+
+// run calls the handler and outlives it.
+func (a *Answerer) run(ctx context.Context, verb Verb, handle Handler, body json.RawMessage) (result any, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			a.log.Error("handler panicked", "verb", verb, "panic", r, "stack", string(debug.Stack()))
+			result, err = nil, errPanic
+		}
+	}()
+	return handle(ctx, body)
+}
+
 func (a *Answerer) reply(m *nats.Msg) Reply {
 	var req Request
 	if err := json.Unmarshal(m.Data, &req); err != nil {
@@ -123,7 +139,7 @@ func (a *Answerer) reply(m *nats.Msg) Reply {
 	}
 	ctx, cancel := context.WithTimeout(a.ctx, min(time.Duration(req.TimeoutMs)*time.Millisecond, longest))
 	defer cancel()
-	result, err := handle(ctx, req.Body)
+	result, err := a.run(ctx, verb, handle, req.Body)
 	if err != nil {
 		return Reply{Failure: FailureOf(err)}
 	}

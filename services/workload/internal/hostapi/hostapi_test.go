@@ -134,6 +134,23 @@ func TestCallIsBounded(t *testing.T) {
 	}
 }
 
+// A fault in one request is that request's alone.
+func TestPanicIsAnAnswer(t *testing.T) {
+	t.Parallel()
+	call, _ := echo(t, hostapi.Handle(func(_ context.Context, r driver.Ref) (driver.Ref, error) {
+		if r.Generation == 0 {
+			panic("a fault")
+		}
+		return r, nil
+	}))
+	if _, err := call(t.Context(), driver.Ref{}); err == nil || errors.Is(err, driver.ErrUnreachable) {
+		t.Errorf("%v", err)
+	}
+	if _, err := call(t.Context(), driver.Ref{Generation: 1}); err != nil {
+		t.Errorf("the next: %v", err)
+	}
+}
+
 // Who stops answers what it has taken.
 func TestStopAnswersWhatWasTaken(t *testing.T) {
 	t.Parallel()
