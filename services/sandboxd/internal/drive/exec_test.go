@@ -81,10 +81,11 @@ func hasChildren() bool {
 	return err == nil
 }
 
-// TestProgramCancelled: it is asked to end, and killed where it doesn't.
+// TestProgramCancelled: it is asked to end, and killed where it doesn't; what it says
+// from then on isn't heard.
 func TestProgramCancelled(t *testing.T) {
 	for name, script := range map[string]string{
-		"heeds it":   "trap 'echo \"$DIR\" >\"$DIR\"/asked; exit' TERM; " + sayStarted + "sleep 600 & wait",
+		"heeds it":   `trap 'echo "{\"type\":\"CUSTOM\",\"name\":\"late\",\"value\":1}"; exit' TERM; ` + sayStarted + "sleep 600 & wait",
 		"it doesn't": "trap '' TERM; " + sayStarted + "while :; do sleep 600; done",
 	} {
 		t.Run(name, func(t *testing.T) {
