@@ -168,6 +168,7 @@ func TestSomebodyElseAnswersFirst(t *testing.T) {
 // However often the connection is cut, the timeline holds each event once.
 func TestReconnectWithoutGapOrRepeat(t *testing.T) {
 	h, b := start(t)
+	b.size(1280, 5000) // so high that all of it is in view, and so in the document
 	s := h.Create("alice", "ls")
 	b.visit("#/sessions/" + s.ID)
 	b.sees("[data-kind=line]", "Run finished")
@@ -217,13 +218,14 @@ func TestLookingBackIsNotDisturbed(t *testing.T) {
 	if err != nil || r.StatusCode() != http.StatusAccepted {
 		t.Fatalf("send: %v", err)
 	}
-	b.sees("[data-kind=agent]", "news\nexit 0")
+	h.Follow("alice", s.ID, finishes(2))
 	b.sees(".new-below", "below")
 	if top := eval[int](b, "document.querySelector('.timeline').scrollTop"); top != 40 {
 		t.Errorf("the reader was moved from 40 to %d", top)
 	}
 	b.click(".new-below", "")
 	b.until("the timeline is at its end again", atEnd+" && !document.querySelector('.new-below')")
+	b.sees("[data-kind=agent]", "news\nexit 0")
 }
 
 // The list of sessions moves by itself, and what waits is said aloud.
