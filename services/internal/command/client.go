@@ -23,12 +23,15 @@ type Client struct {
 	// NC is the connection to send by.
 	NC *nats.Conn
 	// Timeout is how long to wait where neither the context nor the request says;
-	// 0 means 10 s.
+	// 0 means 10 s, and 2 s more for each MiB of the body.
 	Timeout time.Duration
 }
 
 const (
 	defaultTimeout = 10 * time.Second
+	// perMegabyte is what a large body may take longer: it is stored, read, decoded and
+	// hashed on its way.
+	perMegabyte = 2 * time.Second
 	// margin is what the client waits longer than the service works, so that the
 	// service's own "outcome-unknown" arrives before the client has to guess it.
 	margin = 250 * time.Millisecond
@@ -56,7 +59,7 @@ func (c *Client) do(ctx context.Context, service events.Service, tenant, verb st
 	}
 	ids := correlate.Of(ctx)
 	req.RequestID, req.Trace = cmp.Or(req.RequestID, ids.Request), cmp.Or(req.Trace, ids.Trace)
-	req.Deadline = c.deadline(ctx, req.Deadline).UTC()
+	req.Deadline = c.deadline(ctx, req.Deadline, len(req.Body)).UTC()
 	if err := req.Validate(); err != nil {
 		return Reply{}, problem.From(err)
 	}
@@ -108,10 +111,10 @@ func (c *Client) parcelled(ctx context.Context, service events.Service, tenant s
 
 // deadline is the earliest of what the request and the context say, the latter
 // less the margin, or the client's own timeout.
-func (c *Client) deadline(ctx context.Context, asked time.Time) time.Time {
+func (c *Client) deadline(ctx context.Context, asked time.Time, size int) time.Time {
 	timeout := c.Timeout
 	if timeout <= 0 {
-		timeout = defaultTimeout
+		timeout = defaultTimeout + perMegabyte*time.Duration(size>>20)
 	}
 	d, now := asked, time.Now()
 	if at, ok := ctx.Deadline(); ok {
