@@ -26,6 +26,7 @@ export class Timeline {
   constructor() {
     /** @type {object[]} what is shown, in order */
     this.items = [];
+    this.keys = new Set();
     this.messages = new Map();
     /** user messages by the run that answers them */
     this.askedFor = new Map();
@@ -61,7 +62,9 @@ export class Timeline {
     item.rev = 0;
     item.time = frame.time;
     item.ns = frame.n && frame.kind !== 'agui' ? [frame.n] : [];
-    item.key = `${item.kind}:${item.id ?? this.items.length}`;
+    const key = `${item.kind}:${item.id ?? this.items.length}`;
+    item.key = this.keys.has(key) ? `${key}:${this.items.length}` : key; // another log may use an id again
+    this.keys.add(item.key);
     this.items.push(item);
     this.last = item;
     return item;
