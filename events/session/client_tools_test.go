@@ -2,6 +2,7 @@ package session_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -40,7 +41,7 @@ var (
 		session.RunMessageRecorded{RunID: "r-1", MessageID: "a-1", Role: "assistant", Message: raw(`{"id":"a-1"}`), K: 3},
 		session.CallProposed{CallID: "c-1", AgentCallID: "t-1", RunID: "r-1", Tool: "pick", Modes: []string{session.ModeDelegate}},
 	}
-	delegated = append(opened[:len(opened):len(opened)],
+	delegated = append(slices.Clip(opened),
 		session.CallDecided{CallID: "c-1", Decision: "allow"},
 		session.CallDelegated{CallID: "c-1", ToolCallID: "t-1", RunID: "r-1", Deadline: at.Add(time.Hour)},
 		session.RunInterrupted{RunID: "r-1", Calls: []string{"c-1"}})
@@ -56,7 +57,7 @@ func TestMessagesThatShareARun(t *testing.T) {
 	if first, second := string(h.Messages[0]), string(h.Messages[1]); !strings.Contains(first, "one") || !strings.Contains(second, "two") {
 		t.Errorf("%s, then %s", first, second)
 	}
-	s, _ = thread(t, append(delegated[:len(delegated):len(delegated)],
+	s, _ = thread(t, append(slices.Clip(delegated),
 		session.CallCompleted{CallID: "c-1", Nonce: "m-9", Output: "blue"}, session.RunStarted{RunID: "r-2", ParentRunID: "r-1"})...)
 	if len(s.Run.Tools) != 1 || s.Run.Root != "r-1" {
 		t.Errorf("the continuation is %+v", s.Run)
@@ -87,7 +88,7 @@ func TestDelegatedCalls(t *testing.T) {
 		"nobody answered":   {opened, []session.Payload{session.CallHumanConfirmRequired{CallID: "c-1"}, session.CallExpired{CallID: "c-1"}}, `"error":"nobody allowed it in time"`},
 		"the run cancelled": {opened, []session.Payload{session.CallHumanConfirmRequired{CallID: "c-1"}, session.CallCancelled{CallID: "c-1", Cause: "run is over"}}, `"content":"cancelled: run is over"`},
 	} {
-		past := append(tc.past[:len(tc.past):len(tc.past)], tc.last...)
+		past := slices.Concat(tc.past, tc.last)
 		s, h := thread(t, past...)
 		if n := len(h.Messages); n != 4 || !strings.Contains(string(h.Messages[3]), tc.want) {
 			t.Errorf("%s: %q", name, h.Messages[3:])

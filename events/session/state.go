@@ -212,8 +212,8 @@ func (c CallState) Answered() bool { return c != CallStateProposed && c != CallS
 // go on: people answer, or the client brings the result of its tool.
 func (c CallState) Awaited() bool { return !c.Answered() || c == CallStateDelegated }
 
-// ModeDelegate, alone among a proposal's modes, says that the client runs the tool:
-// once the policy lets it, the call is delegated instead of started.
+// ModeDelegate stands alone among a proposal's modes and says that the client runs the
+// tool: once the policy lets it, the call is delegated instead of started.
 const ModeDelegate = "delegate"
 
 // Call is a tool call and all that followed.

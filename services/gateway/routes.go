@@ -8,6 +8,7 @@ import (
 
 	"github.com/go-chi/chi/v5"
 
+	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/api/apispec"
 	"github.com/holdfast-io/holdfast/events"
 	"github.com/holdfast-io/holdfast/services/gateway/internal/agentside"
@@ -31,7 +32,11 @@ func (g *Gateway) publicRoutes(problems edge.Problems, operations *rest.API) (ht
 	operations.Mount(guarded)
 	g.mountStreams(guarded)
 	r.Method(http.MethodPost, agui.Pattern, problems.GuardAs("runAgui", g.admit, agui.New(agui.Config{
-		Commands: &command.Client{NC: g.cfg.NC}, Live: g.live, Hub: g.hub, Decisions: operations, Problems: problems, Logger: g.cfg.Logger,
+		Commands: &command.Client{NC: g.cfg.NC}, Live: g.live, Hub: g.hub, Problems: problems, Logger: g.cfg.Logger,
+		Decide: func(ctx context.Context, id string, body api.DecideApproval) error {
+			_, _, _, err := operations.Decide(ctx, id, body, nil) //nolint:dogsled // the stream tells what came of it
+			return err
+		},
 	})))
 	r.Handle(invoke.Pattern, problems.GuardAs("invokeSession", g.admit, g.invoke))
 	guarded.Method(http.MethodGet, "/metrics", system.Metrics(g.cfg.Metrics, g.cfg.Logger))

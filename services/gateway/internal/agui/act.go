@@ -105,10 +105,7 @@ func (x *exchange) answer(ctx context.Context, a answer) error {
 }
 
 func (x *exchange) decide(ctx context.Context, call *session.Call, decision api.Answer, hash, comment string) error {
-	_, _, _, err := x.cfg.Decisions.Decide(ctx, call.ID, api.DecideApproval{
-		Decision: decision, ArgsHash: hash, Comment: clip(comment),
-	}, nil)
-	return err
+	return x.cfg.Decide(ctx, call.ID, api.DecideApproval{Decision: decision, ArgsHash: hash, Comment: clip(comment)})
 }
 
 // call finds a call of the thread.

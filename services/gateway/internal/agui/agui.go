@@ -31,18 +31,14 @@ const SessionHeader = "Holdfast-Session"
 
 // Config is what a Server works with. All is required.
 type Config struct {
-	Commands  *command.Client
-	Live      *live.Live
-	Hub       *hub.Hub
-	Decisions Decisions
-	Problems  edge.Problems
-	Logger    *slog.Logger
-}
-
-// Decisions is where answers to questions go: the same as by POST
-// /v1/approvals/{id}/decisions. The principal is in the context.
-type Decisions interface {
-	Decide(ctx context.Context, id string, body api.DecideApproval, key *string) (out api.Approval, seq uint64, first bool, err error)
+	Commands *command.Client
+	Live     *live.Live
+	Hub      *hub.Hub
+	// Decide takes an answer to a question, as POST /v1/approvals/{id}/decisions does.
+	// The principal is in the context.
+	Decide   func(ctx context.Context, id string, body api.DecideApproval) error
+	Problems edge.Problems
+	Logger   *slog.Logger
 }
 
 // Server is the http.Handler of [Pattern].

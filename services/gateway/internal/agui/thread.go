@@ -78,7 +78,7 @@ func standingOf(t *agentinput.Thread) (*standing, error) {
 		s.queue = append(s.queue, q.RunID)
 		s.waiting = append(s.waiting, t.History.Waiting(q.RunID)...)
 	}
-	for _, m := range append(said[:len(said):len(said)], s.waiting...) {
+	for _, m := range slices.Concat(said, s.waiting) {
 		var id struct {
 			ID string `json:"id"`
 		}
