@@ -84,12 +84,12 @@ var files = []attempt{
 	{name: "open a file of the host by its number", order: try("handle", path(hostFile)), proof: hostSecret, root: true},
 	{name: "make a device", order: try("mknod"), root: true},
 	{name: "become another user", order: try("setuid", count(12345)), root: true},
-	{name: "become root", order: try("setuid", count(0)), root: true},
+	{name: "become root", order: try("setuid", count(0)), root: true, own: true},
 	{name: "open the kernel's core pattern", order: try("open for writing", at("/proc/sys/kernel/core_pattern")), root: true},
 	{name: "open the kernel's switch for panics", order: try("open for writing", at("/proc/sys/kernel/panic")), root: true},
 	{name: "list the control groups", order: try("list", at("/sys/fs/cgroup"))},
 	{name: "read the kernel's messages", order: try("read", at("/dev/kmsg")), root: true},
-	{name: "list the devices of the host", order: try("list", at("/dev/pts"))},
+	{name: "list the terminals", order: try("list", at("/dev/pts")), own: true},
 }
 
 // processes are attempts on the host's processes, the neighbour's and sandboxd's.
@@ -146,8 +146,8 @@ var network = []attempt{
 // kernel are attempts on the kernel, by name of the system call.
 func kernel() []attempt {
 	rows := []attempt{
-		{name: "clone into a user namespace", order: try("clone", text("clone"))},
-		{name: "clone3 into a user namespace", order: try("clone", text("clone3"))},
+		{name: "clone into a user namespace", order: try("clone", text("clone")), own: true},
+		{name: "clone3 into a user namespace", order: try("clone", text("clone3")), own: true},
 		{name: "type into a terminal (TIOCSTI)", order: try("terminal")},
 	}
 	unprivileged := []string{
@@ -158,7 +158,7 @@ func kernel() []attempt {
 		"unshare mount namespace", "unshare net namespace", "mount", "umount", "fsopen", "open_tree", "pivot_root", "chroot", "bpf",
 		"init_module", "kexec_load", "swapon", "acct", "reboot", "syslog", "fanotify_init", "sethostname",
 	}, unprivileged...) {
-		row := attempt{name: name, order: try("syscall", text(name)), root: true}
+		row := attempt{name: name, order: try("syscall", text(name)), root: true, own: name == "unshare user namespace" || name == "syslog"}
 		for _, u := range unprivileged {
 			row.root = row.root && u != name
 		}

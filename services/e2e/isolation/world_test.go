@@ -144,8 +144,13 @@ func (w *world) plant() {
 
 	w.do(w.neighbour, order{Attack: "create", Path: "mark", Text: neighbourSecret})
 	w.sandboxdPID = w.Sandboxes(w.neighbour.ID)[0].Process.PID
-	w.neighbourPID = w.processWith("MARK=" + neighbourSecret)
-	w.neighbourPort = w.environment(w.neighbourPID, "PORT")
+	if w.isolation == "gvisor" {
+		// The agent is no process of the host's.
+		w.neighbourPID, w.neighbourPort = w.sandboxdPID, "8000"
+	} else {
+		w.neighbourPID = w.processWith("MARK=" + neighbourSecret)
+		w.neighbourPort = w.environment(w.neighbourPID, "PORT")
+	}
 	w.neighbourSocket = w.socket(w.neighbour.ID)
 	w.postgresSocket = w.glob("postgres/**/.s.PGSQL.*", "run/*/.s.PGSQL.*", "*/.s.PGSQL.*", "*/*/.s.PGSQL.*")
 }
