@@ -98,7 +98,8 @@ export class Timeline {
     const item = this.askedFor.get(d.runId);
     if (!item) return;
     if (type === 'run.started') item.queued = false;
-    if (type === 'run.finished' && item.queued) Object.assign(item, { queued: false, dropped: true });
+    else if (type === 'run.finished' && item.queued) Object.assign(item, { queued: false, dropped: true });
+    else return;
     this.touch(item);
   }
 
