@@ -10,7 +10,6 @@ import (
 
 	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/events/session"
-	"github.com/holdfast-io/holdfast/services/e2e/harness"
 )
 
 // patience is how long a neighbour may take to answer beside an attack: some ten
@@ -91,8 +90,8 @@ func TestOutput(t *testing.T) {
 			w := w.in(t)
 			s := w.CreateOf("admin", api.CreateSession{Runtime: "hostile"})
 			run := w.Send("admin", s.ID, message)
-			// By the log: the views take some seconds for so much.
-			w.AwaitFact(s.ID, "run "+run+" has failed", func([]harness.Fact) bool { return w.whyFailed(s.ID) != "" })
+			// By the session first, which costs little: the views take some seconds for so much.
+			w.Await(s.ID, "run "+run+" is over", func(s *api.Session) bool { return string(s.Run) != run && w.whyFailed(s.ID) != "" })
 			if why := w.whyFailed(s.ID); !strings.Contains(why, reason) {
 				t.Errorf("the run failed for %q, want %q", why, reason)
 			}
