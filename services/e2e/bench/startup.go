@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"time"
 
 	"github.com/holdfast-io/holdfast/api"
@@ -34,7 +35,7 @@ func lifeAtRest(id string, seed uint64, start time.Time) []step {
 }
 
 // restID names a session at rest.
-func restID(i int) string { return fmt.Sprintf("s-rest-%d", i) }
+func restID(i int) string { return events.HashID(events.PrefixSession, "rest", strconv.Itoa(i)) }
 
 // writeAtRest writes so many of them into the log of a dev that doesn't run, and gives
 // the log's last sequence and how many bytes they are.
