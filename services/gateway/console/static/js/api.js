@@ -41,10 +41,11 @@ export function whenUnauthenticated(handler) {
 }
 
 /**
- * The highest sequence that a write of this page took effect at. Lists ask for it,
- * so that what was just made is in them.
+ * The highest sequence that this page wrote or saw. Lists ask for it, so that what was
+ * just made, or was shown before, is in them: views may be behind the log.
  */
-let written = 0;
+let seen = 0;
+const note = (seq) => { seen = Math.max(seen, Number(seq) || 0); };
 
 /** @returns {string} a fresh key for one intention of the user */
 export function newKey() {
@@ -81,7 +82,7 @@ export async function request(method, path, { body, key, query, signal } = {}) {
     if (problem.status === 401 && path !== '/v1/login') onUnauthenticated();
     throw problem;
   }
-  written = Math.max(written, Number(response.headers.get('Holdfast-Seq')) || 0);
+  note(response.headers.get('Holdfast-Seq'));
   return data;
 }
 
@@ -105,7 +106,7 @@ function parse(text) {
 }
 
 const at = (id) => encodeURIComponent(id);
-const list = (path, query, signal) => request('GET', path, { query: { ...query, minSeq: written || undefined }, signal });
+const list = (path, query, signal) => request('GET', path, { query: { ...query, minSeq: seen || undefined }, signal });
 
 /** The calls that the console makes, by their operationId in openapi.yaml. */
 export const api = {
@@ -114,7 +115,11 @@ export const api = {
   logout: () => request('DELETE', '/v1/login'),
   listRuntimes: () => list('/v1/runtimes', { limit: 200 }),
   listSessions: (query, signal) => list('/v1/sessions', query, signal),
-  getSession: (id, query, signal) => request('GET', `/v1/sessions/${at(id)}`, { query, signal }),
+  async getSession(id, query, signal) {
+    const session = await request('GET', `/v1/sessions/${at(id)}`, { query, signal });
+    note(session.seq);
+    return session;
+  },
   listTimeline: (id, query, signal) => request('GET', `/v1/sessions/${at(id)}/timeline`, { query, signal }),
   createSession: (body, key) => request('POST', '/v1/sessions', { body, key }),
   sendMessage: (id, body, key) => request('POST', `/v1/sessions/${at(id)}/messages`, { body, key }),
