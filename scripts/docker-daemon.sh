@@ -35,6 +35,8 @@ daemon=$!
 
 stop() {
 	local code=$?
+	# Networks are bridges of this machine, which would outlive the daemon.
+	{ docker ps -aq | xargs -r timeout 30 docker rm -f && timeout 30 docker network prune -f; } >/dev/null 2>&1 || true
 	kill "$daemon" 2>/dev/null || true
 	wait "$daemon" 2>/dev/null || true
 	umount "$run"/exec/netns/* 2>/dev/null || true # dockerd leaves its own there
