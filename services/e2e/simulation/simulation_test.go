@@ -40,7 +40,7 @@ func (w *world) actions() map[string]func(*rapid.T) {
 	acts := map[string]func(*rapid.T){
 		"send": func(t *rapid.T) {
 			client(sessiontest.Send{
-				MessageID: w.id("m"), RunID: w.id("r"), Content: []byte(`"hello"`), Requester: "alice",
+				Messages: []sessiontest.Message{{ID: w.id("m"), Content: []byte(`"hello"`)}}, RunID: w.id("r"), Requester: "alice",
 				WhenBusy: rapid.SampledFrom([]sessiontest.WhenBusy{sessiontest.Queue, sessiontest.Queue, sessiontest.Reject, sessiontest.CancelFirst}).Draw(t, "when busy"),
 			}.Decide)
 		},

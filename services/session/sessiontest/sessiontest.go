@@ -10,6 +10,8 @@ type (
 	Create = decider.Create
 	// Send queues a message.
 	Send = decider.Send
+	// Message is one of a Send's.
+	Message = decider.Message
 	// Suspend puts the sandbox away.
 	Suspend = decider.Suspend
 	// Resume wants it back.
