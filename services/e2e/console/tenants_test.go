@@ -85,12 +85,21 @@ func TestAnotherTenantSeesNothing(t *testing.T) {
 
 	t.Run("by what is asked for by name", func(t *testing.T) {
 		for _, c := range []struct{ method, path, body string }{
-			{"GET", "/v1/sessions/ID", ""}, {"GET", "/v1/sessions/ID?asOf=3", ""}, {"GET", "/v1/sessions/ID?asOf=2030-01-01T00:00:00Z", ""},
-			{"GET", "/v1/sessions/ID/messages", ""}, {"GET", "/v1/sessions/ID/runs", ""}, {"GET", "/v1/sessions/ID/timeline", ""},
-			{"GET", "/v1/sessions/ID/stream", ""}, {"GET", "/v1/sessions/ID/replay?speed=0", ""}, {"GET", "/v1/sessions/ID/invoke/health", ""},
-			{"POST", "/v1/sessions/ID/messages", `{"content":"id"}`}, {"POST", "/v1/sessions/ID/suspend", ""},
-			{"POST", "/v1/sessions/ID/resume", ""}, {"POST", "/v1/sessions/ID/terminate", ""},
-			{"POST", "/v1/sessions/ID/extend", `{"idle":"1h"}`}, {"POST", "/v1/sessions/ID/runs/" + run + "/cancel", ""},
+			{"GET", "/v1/sessions/ID", ""},
+			{"GET", "/v1/sessions/ID?asOf=3", ""},
+			{"GET", "/v1/sessions/ID?asOf=2030-01-01T00:00:00Z", ""},
+			{"GET", "/v1/sessions/ID/messages", ""},
+			{"GET", "/v1/sessions/ID/runs", ""},
+			{"GET", "/v1/sessions/ID/timeline", ""},
+			{"GET", "/v1/sessions/ID/stream", ""},
+			{"GET", "/v1/sessions/ID/replay?speed=0", ""},
+			{"GET", "/v1/sessions/ID/invoke/health", ""},
+			{"POST", "/v1/sessions/ID/messages", `{"content":"id"}`},
+			{"POST", "/v1/sessions/ID/suspend", ""},
+			{"POST", "/v1/sessions/ID/resume", ""},
+			{"POST", "/v1/sessions/ID/terminate", ""},
+			{"POST", "/v1/sessions/ID/extend", `{"idle":"1h"}`},
+			{"POST", "/v1/sessions/ID/runs/" + run + "/cancel", ""},
 			{"GET", "/v1/approvals/ID" + strings.TrimPrefix(question.ID, s.ID), ""},
 			{"POST", "/v1/approvals/ID" + strings.TrimPrefix(question.ID, s.ID) + "/decisions", `{"decision":"approve","argsHash":"` + question.ArgsHash + `"}`},
 		} {

@@ -57,6 +57,7 @@ func count(n int) func(*world, *order)      { return func(_ *world, o *order) { 
 func pid(of func(*world) int) func(*world, *order) {
 	return func(w *world, o *order) { o.PID = of(w) }
 }
+
 func below(parts ...string) func(*world) string {
 	return func(w *world) string { return filepath.Join(append([]string{w.DataDir}, parts...)...) }
 }

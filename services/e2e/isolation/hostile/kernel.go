@@ -62,8 +62,10 @@ var probes = map[string]probe{
 	}, nil},
 	"io_uring_setup": {unix.SYS_IO_URING_SETUP, func() []uintptr { return []uintptr{1, address(make([]byte, 120))} }, nil},
 	"userfaultfd":    {unix.SYS_USERFAULTFD, ints(0), nil},
-	"init_module": {unix.SYS_INIT_MODULE, func() []uintptr { return []uintptr{address(make([]byte, 8)), 8, text("")} },
-		[]unix.Errno{unix.ENOEXEC}},
+	"init_module": {
+		unix.SYS_INIT_MODULE, func() []uintptr { return []uintptr{address(make([]byte, 8)), 8, text("")} },
+		[]unix.Errno{unix.ENOEXEC},
+	},
 	"kexec_load":     {unix.SYS_KEXEC_LOAD, ints(0, 17, 0, 0), []unix.Errno{unix.EINVAL}},
 	"swapon":         {unix.SYS_SWAPON, func() []uintptr { return []uintptr{text("/nowhere"), 0} }, []unix.Errno{unix.ENOENT}},
 	"acct":           {unix.SYS_ACCT, func() []uintptr { return []uintptr{text("/nowhere")} }, []unix.Errno{unix.ENOENT}},

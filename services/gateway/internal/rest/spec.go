@@ -24,7 +24,7 @@ func runtimeSpec(name string, in api.RuntimeSpec) (runtime.Spec, error) {
 		Sandbox: runtime.Sandbox{
 			Image: in.Sandbox.Image, HostFolder: in.Sandbox.HostFolder, Command: in.Sandbox.Command,
 			RuntimeClassName: in.Sandbox.RuntimeClassName,
-			Resources: runtime.Resources{Limits: limits(in.Sandbox.Resources.Limits)},
+			Resources:        runtime.Resources{Limits: limits(in.Sandbox.Resources.Limits)},
 		},
 		WarmPool: runtime.WarmPool{Size: in.WarmPool.Size},
 		OnIdle:   string(in.OnIdle), OnLoss: string(in.OnLoss), Stateless: in.Stateless,
