@@ -25,6 +25,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"regexp"
 	"strings"
@@ -77,6 +78,10 @@ func (e *UnavailableError) Error() string {
 
 // Unwrap gives what stood in the way.
 func (e *UnavailableError) Unwrap() error { return e.Err }
+
+// ErrNoRoom is what an *UnavailableError of Put wraps where a limit of the stream, the
+// account or the server leaves no room: asking again helps only once there is some.
+var ErrNoRoom = errors.New("no room for contents")
 
 // RefOf gives the reference of contents.
 func RefOf(contents []byte) events.Blob {

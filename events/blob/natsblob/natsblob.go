@@ -14,6 +14,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -36,6 +37,11 @@ const (
 	codeWrongLast jetstream.ErrorCode = 10071
 	codeInFlight  jetstream.ErrorCode = 10164
 )
+
+// codesNoRoom are refusals for limits of the stream (10077), the account and the
+// server. On a replicated stream a piece may be stored all the same: nothing refers to
+// it, so that harms nobody.
+var codesNoRoom = []jetstream.ErrorCode{10002, 10023, 10047, 10077}
 
 // Place is where blobs are kept.
 type Place struct {
@@ -109,6 +115,8 @@ func (s *Store) putPiece(ctx context.Context, subject string, piece []byte) erro
 		switch {
 		case err == nil, refused != nil && refused.ErrorCode == codeWrongLast:
 			return nil
+		case refused != nil && slices.Contains(codesNoRoom, refused.ErrorCode):
+			return fmt.Errorf("store on %s: %w: %w", subject, blob.ErrNoRoom, err)
 		case refused != nil && refused.ErrorCode == codeInFlight, stream.Unanswered(err):
 		default:
 			return fmt.Errorf("store on %s: %w", subject, err)

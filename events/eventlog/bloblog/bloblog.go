@@ -50,7 +50,7 @@ func New(log eventlog.Log, blobs blob.Store) *Log {
 }
 
 // Append implements eventlog.Log. A *blob.UnavailableError says that nothing is
-// stored, now or later.
+// stored, now or later; a store of blobs without room is a log without room.
 func (l *Log) Append(ctx context.Context, subject string, env events.Envelope) (uint64, error) {
 	env, err := l.spill(ctx, subject, env)
 	if err != nil {
@@ -153,6 +153,9 @@ func (l *Log) spill(ctx context.Context, subject string, env events.Envelope) (e
 		return env, fmt.Errorf("%w: %w", events.ErrEnvelope, err)
 	}
 	ref, err := l.blobs.Put(ctx, blob.OwnerOf(subject), raw)
+	if errors.Is(err, blob.ErrNoRoom) {
+		return env, &eventlog.NoRoomError{Subject: subject, Err: err}
+	}
 	if err != nil {
 		return env, err
 	}

@@ -2,8 +2,11 @@ package bloblog_test
 
 import (
 	"bytes"
+	"errors"
 	"testing"
+	"time"
 
+	"github.com/holdfast-io/holdfast/events"
 	"github.com/holdfast-io/holdfast/events/blob"
 	"github.com/holdfast-io/holdfast/events/blob/natsblob"
 	"github.com/holdfast-io/holdfast/events/eventlog"
@@ -11,6 +14,7 @@ import (
 	"github.com/holdfast-io/holdfast/events/eventlog/eventlogtest"
 	"github.com/holdfast-io/holdfast/events/eventlog/natslog"
 	"github.com/holdfast-io/holdfast/events/internal/natstest"
+	"github.com/holdfast-io/holdfast/events/session"
 )
 
 // onNATS opens the log as a service does, on a connection of its own.
@@ -67,4 +71,44 @@ func TestOnNATS(t *testing.T) {
 			t.Errorf("%+v, %v; want what was left: %+v", m.Envelope.Blob, err, left)
 		}
 	})
+}
+
+// A store of blobs without room is a log without room, at once, for what needs a blob
+// and for nothing else; with room the same command works.
+func TestNoRoomForBlobs(t *testing.T) {
+	srv := natstest.Server(t)
+	_, js := natstest.Connect(t, srv.ClientURL())
+	natstest.Streams(t, js, 1)
+	l, _ := onNATS(t, srv.ClientURL())
+	limit := func(bytes int64) {
+		t.Helper()
+		s, err := js.Stream(t.Context(), events.StreamBlobs)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cfg := s.CachedInfo().Config
+		cfg.MaxBytes = bytes
+		if _, err := js.UpdateStream(t.Context(), cfg); err != nil {
+			t.Fatal(err)
+		}
+	}
+	store := eventlog.NewStore(eventlog.Config[*session.State]{Log: l, New: session.New, Service: events.ServiceSession})
+	limit(1 << 20)
+	begun := time.Now()
+	_, err := store.Execute(t.Context(), subject, command, send(said(3<<20)))
+	full, ok := errors.AsType[*eventlog.NoRoomError](err)
+	if !ok || full.Subject != subject {
+		t.Fatalf("%v, want a NoRoomError", err)
+	}
+	if took := time.Since(begun); took > 5*time.Second {
+		t.Errorf("it took %s to say so", took)
+	}
+	small := eventlog.Command{ID: "small", Actor: command.Actor}
+	if _, err := store.Execute(t.Context(), subject, small, send(said(100))); err != nil {
+		t.Errorf("what needs no blob: %v", err)
+	}
+	limit(-1)
+	if res, err := store.Execute(t.Context(), subject, command, send(said(3<<20))); err != nil || res.Repeated {
+		t.Errorf("with room: %+v, %v", res, err)
+	}
 }
