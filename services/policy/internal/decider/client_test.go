@@ -75,3 +75,40 @@ func TestDelegate(t *testing.T) {
 		})
 	}
 }
+
+// The id of a call that the client had before names no new one: a run that waited for
+// it would go on at once, without a result, and call it again.
+func TestDelegateUnderAnOldID(t *testing.T) {
+	t.Parallel()
+	proposed := session.CallProposed{CallID: call, AgentCallID: "a-1", RunID: "r-1", Tool: "pick", ArgsHash: hash, Modes: []string{session.ModeDelegate}}
+	lets := []session.Payload{
+		proposed, session.CallDecided{CallID: call, Decision: "allow", ExecuteBy: until},
+		session.CallDelegated{CallID: call, ToolCallID: "a-1", RunID: "r-1", Deadline: until},
+	}
+	parked := session.RunInterrupted{RunID: "r-1", Calls: []string{call}}
+	brought := session.CallCompleted{CallID: call, Nonce: "m-1", Output: "blue"}
+	goneOn := session.RunStarted{RunID: "r-2", ParentRunID: "r-1", Instance: "i-1", Generation: 1, PodUID: "pod-1"}
+	next := given.Queued("r-2").(session.MessageReceived)
+	next.Tools = []session.Tool{{Name: "pick"}}
+	for name, tc := range map[string]struct {
+		past given.Past
+		run  string
+		want string
+	}{
+		"the same run again, let":       {offering("pick").And(lets...), "r-1", "nothing"},
+		"the same run again, refused":   {offering("pick").And(proposed, session.CallDecided{CallID: call, Decision: "deny"}), "r-1", "nothing"},
+		"the same run, brought already": {offering("pick").And(lets...).And(brought), "r-1", "nothing"},
+		"a continuation":                {offering("pick").And(lets...).And(parked, brought, goneOn), "r-2", "[illegal-transition]"},
+		"another run, never closed":     {offering("pick").And(lets...).And(session.RunFinished{RunID: "r-1", Outcome: "cancelled"}, next, given.Started("r-2")), "r-2", "[illegal-transition]"},
+		"another run":                   {offering("pick").And(lets...).And(brought, session.RunFinished{RunID: "r-1", Outcome: "success"}, next, given.Started("r-2")), "r-2", "[illegal-transition]"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := propose(says(policy.Allow))
+			c.Tool, c.Modes, c.RunID = "pick", []string{session.ModeDelegate}, tc.run
+			if got := given.Outcome(c.Decide(given.Given(t, tc.past), given.Start)); got != tc.want {
+				t.Errorf("%s, want %s", got, tc.want)
+			}
+		})
+	}
+}

@@ -27,7 +27,7 @@ func (c Propose) Decide(s *session.State, now time.Time) ([]events.Record, error
 		return nil, problem.Newf(api.CodeIllegalTransition, "the client of this run doesn't offer a tool %q", c.Tool)
 	}
 	if call := s.Calls[c.CallID]; call != nil {
-		return c.again(call, now)
+		return c.again(s, call, now)
 	}
 	if s.OpenCalls() >= MaxOpenCalls {
 		return nil, problem.Newf(api.CodeQuotaExceeded, "%d calls of this session are open; finish some first", MaxOpenCalls)
@@ -69,10 +69,16 @@ func (c Propose) delegated(until time.Time) session.CallDelegated {
 }
 
 // again finds that the call was proposed before. One that the agent asked for itself,
-// and was let, goes to the client all the same where it is the client's tool.
-func (c Propose) again(call *session.Call, now time.Time) ([]events.Record, error) {
+// and was let, goes to the client all the same where it is the client's tool. One that
+// the client had before is another call under an id that isn't new: a run that waits
+// for it would go on at once, without a result, and most likely call it again.
+func (c Propose) again(s *session.State, call *session.Call, now time.Time) ([]events.Record, error) {
 	may := call.State == session.CallStateAllowed || call.State == session.CallStateApproved
+	over := call.Root != s.Run.Root || call.RunID != c.RunID && call.State.Final()
 	switch {
+	case c.delegates() && call.ForClient() && over:
+		return nil, problem.Newf(api.CodeIllegalTransition,
+			"the id %q was that of the same call in an earlier run: each call needs one of its own", c.AgentCallID).In(string(call.State))
 	case !c.delegates() || call.ForClient():
 		return nil, nil
 	case !may || overdue(call, now):

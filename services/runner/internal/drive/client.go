@@ -12,22 +12,20 @@ import (
 )
 
 // forClient are the tool calls that a run left to its client: those that its end
-// names (AG-UI's pendingToolCallIds), or, where it names none, the unanswered ones of
+// names (AG-UI's pendingToolCallIds), or, where it names none, all unanswered ones of
 // tools that the client offers, as agents before AG-UI 1.0 mean it. An error says
 // that the end names what isn't there.
 func (f *follower) forClient() ([]transcript.ToolCall, error) {
 	unanswered := f.transcript.Unanswered()
 	ending := f.transcript.Ending()
 	if ending == nil || len(ending.Pending) == 0 {
-		return slices.DeleteFunc(slices.Clone(unanswered), func(c transcript.ToolCall) bool {
-			return !slices.Contains(f.run.Tools, c.Name)
-		}), nil
+		return unanswered, nil
 	}
 	pending := make([]transcript.ToolCall, len(ending.Pending))
 	for i, id := range ending.Pending {
 		at := slices.IndexFunc(unanswered, func(c transcript.ToolCall) bool { return c.ID == id })
 		if at < 0 {
-			return nil, fmt.Errorf("the run's end leaves the tool call %.64q to the client, but the run has no such call without a result", id)
+			return nil, fmt.Errorf("the run's end leaves the tool call %.64q to the client, but the run has no such call, of a tool that its client offers and without a result", id)
 		}
 		pending[i] = unanswered[at]
 	}

@@ -84,7 +84,8 @@ func TestClientTools(t *testing.T) {
 		"none is the clients": {``, nil, nil, "", "success"},
 		"a stranger":          {`,"outcome":{"type":"success","pendingToolCallIds":["tc-9"]}`, tools, nil, "", "protocol-error"},
 		"one that is done":    {`,"outcome":{"type":"success","pendingToolCallIds":["tc-2"]}`, tools, nil, "", "protocol-error"},
-		"refused":             {`,"outcome":{"type":"success","pendingToolCallIds":["tc-1"]}`, nil, []error{refused}, "tc-1", "protocol-error"},
+		"one of nobody's":     {`,"outcome":{"type":"success","pendingToolCallIds":["tc-1"]}`, nil, nil, "", "protocol-error"},
+		"refused":             {`,"outcome":{"type":"success","pendingToolCallIds":["tc-1"]}`, tools, []error{refused}, "tc-1", "protocol-error"},
 		"not answered":        {`,"outcome":{"type":"success","pendingToolCallIds":["tc-1"]}`, tools, []error{problem.New(api.CodeNotReady, "")}, "tc-1 tc-1", "parked on 1"},
 	} {
 		t.Run(name, func(t *testing.T) {

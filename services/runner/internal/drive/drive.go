@@ -71,7 +71,7 @@ func (d *Driver) Drive(ctx context.Context, box *sandboxapi.Client, run Run) err
 	}
 	f := &follower{
 		driver: d, box: box, run: run, published: published, after: run.N, last: published,
-		transcript: transcript.New(run.State), lines: make(chan spooled, 64),
+		transcript: transcript.New(run.State, run.Tools...), lines: make(chan spooled, 64),
 	}
 	if _, err := box.StartRun(ctx, sandboxapi.RunRequest{RunID: run.ID, Input: run.Input}); err != nil {
 		return f.stopped(ctx, fmt.Errorf("start the run in its sandbox: %w", err))

@@ -15,15 +15,18 @@ import (
 	"github.com/holdfast-io/holdfast/events"
 )
 
-// What a run may make its reader hold: of one message, and of the state, which each
-// delta rewrites.
+// What a run may make its reader hold: of one message, of all that is open at once,
+// with the calls that are left to the client, and of the state, which each delta
+// rewrites.
 const (
 	MaxMessage = 16 << 20
+	MaxHeld    = 2 * MaxMessage
 	MaxState   = 256 << 10
 )
 
 // errTooLong and errStateTooLarge say which bound an agent broke.
 var (
+	errTooMuchOpen   = fmt.Errorf("messages and tool calls that are open, or wait for the client, may have at most %d bytes together", MaxHeld)
 	errTooLong       = fmt.Errorf("a message may have at most %d bytes", MaxMessage)
 	errStateTooLarge = fmt.Errorf("the state may have at most %d bytes", MaxState)
 )
@@ -53,8 +56,12 @@ type Transcript struct {
 	state json.RawMessage
 	texts map[string]*text
 	calls map[string]*toolCall
-	// unanswered are the tool calls that are whole and have no result, in order.
+	// offered are the tools that the client runs, unanswered the calls of those that
+	// are whole and have no result, in order: a run may make any number of calls, and
+	// the others needn't be held.
+	offered    []string
 	unanswered []ToolCall
+	held       int // bytes of texts, calls and unanswered
 	ending     *Ending
 }
 
@@ -74,15 +81,17 @@ type toolCall struct {
 	args         strings.Builder
 }
 
-// New starts a transcript with the state that the run was given.
-func New(state json.RawMessage) *Transcript {
-	return &Transcript{state: state, texts: map[string]*text{}, calls: map[string]*toolCall{}}
+// New starts a transcript with the state that the run was given. offered are the names
+// of the tools that its client runs.
+func New(state json.RawMessage, offered ...string) *Transcript {
+	return &Transcript{state: state, offered: offered, texts: map[string]*text{}, calls: map[string]*toolCall{}}
 }
 
 // State is the agent's state so far; nil where it never had one.
 func (t *Transcript) State() json.RawMessage { return t.state }
 
-// Unanswered are the run's tool calls without a result, in their order.
+// Unanswered are the run's calls of its client's tools that have no result, in their
+// order.
 func (t *Transcript) Unanswered() []ToolCall { return t.unanswered }
 
 // Ending is set once the terminal event was read.
@@ -150,7 +159,7 @@ func (t *Transcript) appendText(e event) error {
 	if m == nil {
 		return nil // sandboxd has checked the order; a stray piece is nobody's
 	}
-	return appendDelta(&m.content, e.Delta)
+	return t.appendDelta(&m.content, e.Delta)
 }
 
 func (t *Transcript) appendArgs(e event) error {
@@ -158,16 +167,19 @@ func (t *Transcript) appendArgs(e event) error {
 	if c == nil {
 		return nil
 	}
-	return appendDelta(&c.args, e.Delta)
+	return t.appendDelta(&c.args, e.Delta)
 }
 
-func appendDelta(to *strings.Builder, delta json.RawMessage) error {
+func (t *Transcript) appendDelta(to *strings.Builder, delta json.RawMessage) error {
 	var s string
 	if err := json.Unmarshal(delta, &s); err != nil {
 		return fmt.Errorf("delta has to be a string: %w", err)
 	}
 	if to.Len()+len(s) > MaxMessage {
 		return errTooLong
+	}
+	if t.held += len(s); t.held > MaxHeld {
+		return errTooMuchOpen
 	}
 	to.WriteString(s)
 	return nil
@@ -179,6 +191,7 @@ func (t *Transcript) endText(e event) (*Message, error) {
 		return nil, nil
 	}
 	delete(t.texts, e.MessageID)
+	t.held -= m.content.Len()
 	return message(e.MessageID, m.role, map[string]any{"content": m.content.String()})
 }
 
@@ -188,7 +201,11 @@ func (t *Transcript) endCall(e event) (*Message, error) {
 		return nil, nil
 	}
 	delete(t.calls, e.ToolCallID)
-	t.unanswered = append(t.unanswered, ToolCall{ID: e.ToolCallID, Name: c.name, Args: c.args.String()})
+	if slices.Contains(t.offered, c.name) {
+		t.unanswered = append(t.unanswered, ToolCall{ID: e.ToolCallID, Name: c.name, Args: c.args.String()})
+	} else {
+		t.held -= c.args.Len()
+	}
 	// A tool call is a part of an assistant's message; one of its own where the
 	// agent named no parent, or where the parent's text was completed before it.
 	id := "call-" + e.ToolCallID
@@ -199,7 +216,13 @@ func (t *Transcript) endCall(e event) (*Message, error) {
 }
 
 func (t *Transcript) toolResult(e event) (*Message, error) {
-	t.unanswered = slices.DeleteFunc(t.unanswered, func(c ToolCall) bool { return c.ID == e.ToolCallID })
+	t.unanswered = slices.DeleteFunc(t.unanswered, func(c ToolCall) bool {
+		if c.ID != e.ToolCallID {
+			return false
+		}
+		t.held -= len(c.Args)
+		return true
+	})
 	var content any
 	if err := json.Unmarshal(e.Content, &content); err != nil {
 		return nil, fmt.Errorf("content of a tool's result: %w", err)

@@ -92,11 +92,45 @@ func TestBroken(t *testing.T) {
 	}
 }
 
+// half is a little more than half of a message, so that four are more than may be held.
+var half = strings.Repeat("x", transcript.MaxMessage/2+1)
+
+// repeated gives events with the numbers up to n in them.
+func repeated(n int, events ...string) []string {
+	var all []string
+	for i := range n {
+		for _, e := range events {
+			all = append(all, fmt.Sprintf(e, i))
+		}
+	}
+	return all
+}
+
+func calls(n int, tool string) []string {
+	return repeated(n, `{"type":"TOOL_CALL_START","toolCallId":"%[1]d","toolCallName":"`+tool+`"}`,
+		`{"type":"TOOL_CALL_ARGS","toolCallId":"%[1]d","delta":"`+half+`"}`, `{"type":"TOOL_CALL_END","toolCallId":"%[1]d"}`)
+}
+
+// Any number of calls may follow each other: only what is open, or is the client's to
+// answer, is held.
+func TestHoldsNothingThatIsOver(t *testing.T) {
+	t.Parallel()
+	tr := transcript.New(nil, "pick")
+	read(t, tr, calls(5, "shell")...)
+	if left := tr.Unanswered(); len(left) != 0 {
+		t.Errorf("%d calls of the agent's own are held", len(left))
+	}
+	answered := repeated(1, `{"type":"TOOL_CALL_RESULT","messageId":"r","toolCallId":"%d","content":"ok"}`)
+	for range 5 {
+		read(t, tr, append(calls(1, "pick"), answered...)...)
+	}
+}
+
 // An agent can't make its reader hold, or the log keep, what it likes.
 func TestBounds(t *testing.T) {
 	t.Parallel()
 	piece := strings.Repeat("x", 200<<10)
-	content := `{"type":"TEXT_MESSAGE_CONTENT","messageId":"a","delta":"` + strings.Repeat("x", transcript.MaxMessage/2+1) + `"}`
+	content := `{"type":"TEXT_MESSAGE_CONTENT","messageId":"a","delta":"` + half + `"}`
 	double := `{"type":"STATE_DELTA","delta":[{"op":"copy","from":"/a","path":"/b"},{"op":"copy","from":"/a","path":"/c"}]}`
 	for name, events := range map[string][]string{
 		"a long message": {`{"type":"TEXT_MESSAGE_START","messageId":"a"}`, content, content},
@@ -104,10 +138,12 @@ func TestBounds(t *testing.T) {
 			`{"type":"TEXT_MESSAGE_START","messageId":"a"}`,
 			`{"type":"TEXT_MESSAGE_CONTENT","messageId":"a","delta":"` + strings.Repeat(`\u0001`, transcript.MaxMessage/6) + `"}`, `{"type":"TEXT_MESSAGE_END","messageId":"a"}`,
 		},
-		"a large state":        {`{"type":"STATE_SNAPSHOT","snapshot":{"a":"` + piece + piece + `"}}`},
-		"a state that doubles": {`{"type":"STATE_SNAPSHOT","snapshot":{"a":"` + piece + `"}}`, double},
+		"many that stay open":        repeated(5, `{"type":"TEXT_MESSAGE_START","messageId":"%[1]d"}`, `{"type":"TEXT_MESSAGE_CONTENT","messageId":"%[1]d","delta":"`+half+`"}`),
+		"many calls of the client's": calls(5, "pick"),
+		"a large state":              {`{"type":"STATE_SNAPSHOT","snapshot":{"a":"` + piece + piece + `"}}`},
+		"a state that doubles":       {`{"type":"STATE_SNAPSHOT","snapshot":{"a":"` + piece + `"}}`, double},
 	} {
-		tr := transcript.New(nil)
+		tr := transcript.New(nil, "pick")
 		var err error
 		for _, e := range events {
 			if _, err = tr.Read(json.RawMessage(e)); err != nil {
