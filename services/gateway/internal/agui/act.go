@@ -81,7 +81,11 @@ func (x *exchange) answer(ctx context.Context, a answer) error {
 		if call.State != session.CallStatePending {
 			return nil // it is settled; there is nothing to dismiss
 		}
-		return x.decide(ctx, call, api.AnswerDeny, call.ArgsHash, "dismissed by the client")
+		err := x.decide(ctx, call, api.AnswerDeny, call.ArgsHash, "dismissed by the client")
+		if p := problem.From(err); p != nil && (p.Code == api.CodeApprovalExpired || p.Code == api.CodeAlreadyDecided) {
+			return nil // it was settled meanwhile
+		}
+		return err
 	}
 	hash := a.Payload.ArgsHash
 	if hash == "" {

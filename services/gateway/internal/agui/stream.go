@@ -8,8 +8,12 @@ import (
 	"github.com/holdfast-io/holdfast/events"
 )
 
-// writeTimeout is how long one write may take.
-const writeTimeout = 10 * time.Second
+// writeTimeout is how long one write may take, and as much again for each largeWrite in
+// it: the history of a thread may have megabytes.
+const (
+	writeTimeout = 10 * time.Second
+	largeWrite   = 1 << 20
+)
 
 // protocolVersion is what is spoken.
 const protocolVersion = "1.0"
@@ -21,6 +25,7 @@ type stream struct {
 	header      http.Header
 	thread, run string
 	begun       bool
+	over        bool // the one end was written, or could not be
 	order       order
 }
 
@@ -80,7 +85,7 @@ func (s *stream) finished(how outcome) error {
 			return err
 		}
 	}
-	return s.write(struct {
+	return s.end(struct {
 		Type     string  `json:"type"`
 		ThreadID string  `json:"threadId"`
 		RunID    string  `json:"runId"`
@@ -90,7 +95,17 @@ func (s *stream) finished(how outcome) error {
 
 // failed ends the stream with an error.
 func (s *stream) failed(code, message string) error {
-	return s.write(map[string]string{"type": "RUN_ERROR", "message": message, "code": code})
+	return s.end(map[string]string{"type": "RUN_ERROR", "message": message, "code": code})
+}
+
+// end writes the last event. AG-UI has exactly one: whatever comes after the first has
+// failed in writing it, and the client is gone.
+func (s *stream) end(event any) error {
+	if s.over {
+		return nil
+	}
+	s.over = true
+	return s.write(event)
 }
 
 func (s *stream) write(event any) error {
@@ -111,7 +126,7 @@ func (s *stream) raw(event []byte) error {
 func (s *stream) heartbeat() error { return s.send([]byte(": heartbeat\n\n")) }
 
 func (s *stream) send(b []byte) error {
-	if err := s.control.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
+	if err := s.control.SetWriteDeadline(time.Now().Add(writeTimeout * time.Duration(1+len(b)/largeWrite))); err != nil {
 		return err
 	}
 	if _, err := s.w.Write(b); err != nil {

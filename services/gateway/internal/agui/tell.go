@@ -182,8 +182,11 @@ func (x *exchange) ended(ctx context.Context, end session.RunEnd) error {
 				cause = fmt.Sprintf("The session is over: %s, %s.", s.EndOutcome, s.EndCause)
 			}
 			return nil
-		}); err != nil || cause == "" {
-			return errors.Join(err, x.out.finished(cancelled()))
+		}); err != nil {
+			return err
+		}
+		if cause == "" {
+			return x.out.finished(cancelled())
 		}
 		return x.out.failed(string(api.CodeSessionEnded), cause)
 	case end.Outcome == "cancelled":

@@ -45,7 +45,6 @@ type standing struct {
 	n           uint64
 	run         *session.Run
 	interrupted *session.Parked
-	due         bool // the parked run's continuation
 	queue       []string
 	// before is the conversation up to what the open run says, waiting the messages
 	// of runs that haven't started.
@@ -61,9 +60,14 @@ type standing struct {
 
 // standingOf copies what is needed of a thread, which may be read only meanwhile.
 func standingOf(t *agentinput.Thread) (*standing, error) {
-	s := &standing{
-		id: t.ID, n: t.N, due: t.ContinuationDue(), state: t.History.AgentState, last: t.History.Last,
-		known: map[string]bool{},
+	s := &standing{id: t.ID, n: t.N, mask: view.ForSession(t.State), known: map[string]bool{}}
+	if len(t.History.AgentState) > 0 {
+		s.state = s.mask.JSON(t.History.AgentState)
+	}
+	if t.History.Last != nil {
+		last := *t.History.Last
+		last.Detail = s.mask.Text(last.Detail)
+		s.last = &last
 	}
 	if t.Run != nil {
 		run := *t.Run
@@ -87,7 +91,6 @@ func standingOf(t *agentinput.Thread) (*standing, error) {
 		}
 		s.known[id.ID] = true
 	}
-	s.mask = view.ForSession(t.State)
 	kept, err := agentinput.Newest(said, maxSnapshot)
 	if err != nil {
 		return nil, err
@@ -160,6 +163,9 @@ func newsOf(s *standing, in *input) (news, error) {
 			return n, problem.New(api.CodeInvalidRequest, "A message has to have content.").At(at+"/content", "is missing")
 		}
 		if m.Role == roleUser {
+			if m.Content[0] != '"' && m.Content[0] != '[' {
+				return n, problem.New(api.CodeInvalidRequest, "A user's message is a text or a list of parts.").At(at+"/content", "is neither a string nor an array")
+			}
 			n.messages = append(n.messages, verbs.UserMessage{ID: messageOf(s.id, m.ID), Content: m.Content})
 			continue
 		}
