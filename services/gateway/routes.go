@@ -34,7 +34,7 @@ func (g *Gateway) publicRoutes(problems edge.Problems, operations *rest.API) (ht
 	r.Method(http.MethodPost, agui.Pattern, problems.GuardAs("runAgui", g.admit, agui.New(agui.Config{
 		Commands: &command.Client{NC: g.cfg.NC}, Live: g.live, Hub: g.hub, Problems: problems, Logger: g.cfg.Logger,
 		Decide: func(ctx context.Context, id string, body api.DecideApproval) error {
-			_, _, _, err := operations.Decide(ctx, id, body, nil) //nolint:dogsled // the stream tells what came of it
+			_, _, _, err := operations.Decide(ctx, id, body, nil) // the stream tells what came of it
 			return err
 		},
 	})))

@@ -58,7 +58,7 @@ func Run(ctx context.Context, cfg Config) (err error) {
 		return fmt.Errorf("workload service: %w", err)
 	}
 	a := app.New(app.Config{Log: cfg.Log, Epoch: cfg.Epoch, Copy: cfg.Copy, Key: cfg.Key, Logger: cfg.Logger, Now: cfg.Now})
-	d, err := remote.New(remote.Config{NC: cfg.NC, Host: cmp.Or(cfg.Host, DefaultHost), Granter: a, Logger: cfg.Logger}) //nolint:contextcheck // what it answers ends with Close
+	d, err := remote.New(remote.Config{NC: cfg.NC, Host: cmp.Or(cfg.Host, DefaultHost), Granter: a, Logger: cfg.Logger})
 	if err != nil {
 		return fmt.Errorf("workload service: %w", err)
 	}

@@ -52,7 +52,7 @@ func built(t, all *testing.T) string {
 // readable lets others read a folder, as which sandboxes run where the tests are root.
 func readable(t *testing.T, folder string) {
 	t.Helper()
-	if err := os.Chmod(folder, 0o755); err != nil { //nolint:gosec // a program that other uids run
+	if err := os.Chmod(folder, 0o755); err != nil {
 		t.Fatal(err)
 	}
 }

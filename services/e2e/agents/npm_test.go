@@ -37,7 +37,7 @@ func installed(t, _ *testing.T) string {
 			lacking(t, "there is no %s in PATH", program)
 		}
 	}
-	if err := os.MkdirAll(filepath.Dir(folder), 0o755); err != nil { //nolint:gosec // a program that other uids run
+	if err := os.MkdirAll(filepath.Dir(folder), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	// Another test may install at the same time: it is made beside, and moved.

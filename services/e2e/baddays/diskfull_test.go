@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -35,7 +36,7 @@ func smallDisk(t *testing.T, folder string, size string) (*small, harness.Option
 	s := &small{t: t}
 	return s, func(c *dev.Config) {
 		s.dir = filepath.Join(c.DataDir, folder)
-		if err := os.MkdirAll(s.dir, 0o755); err != nil { //nolint:gosec // Postgres runs as another user
+		if err := os.MkdirAll(s.dir, 0o755); err != nil {
 			t.Fatal(err)
 		}
 		if err := unix.Mount("tmpfs", s.dir, "tmpfs", 0, "mode=0755,size="+size); err != nil {
@@ -171,10 +172,7 @@ func refusedAs(t *testing.T, err error, codes []api.Code) {
 		t.Errorf("not refused: %v", err)
 		return
 	}
-	for _, c := range codes {
-		if refused.Problem.Code == c {
-			return
-		}
+	if !slices.Contains(codes, refused.Problem.Code) {
+		t.Errorf("refused with %s: %s", refused.Problem.Code, refused.Problem.Detail)
 	}
-	t.Errorf("refused with %s: %s", refused.Problem.Code, refused.Problem.Detail)
 }

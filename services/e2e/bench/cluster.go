@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -27,7 +28,7 @@ func (g *ground) startCluster(ctx context.Context) (c connection, err error) {
 		}
 		routes[i] = &url.URL{Scheme: "nats", Host: fmt.Sprintf("127.0.0.1:%d", ports[i])}
 	}
-	var servers string
+	servers := make([]string, len(ports))
 	for i, port := range ports {
 		dir, err := g.lab.folder("node")
 		if err != nil {
@@ -45,9 +46,9 @@ func (g *ground) startCluster(ctx context.Context) (c connection, err error) {
 		if !s.ReadyForConnections(time.Minute) {
 			return c, errors.New("a server of the cluster does not start")
 		}
-		servers += "," + s.ClientURL()
+		servers[i] = s.ClientURL()
 	}
-	nc, err := nats.Connect(servers[1:])
+	nc, err := nats.Connect(strings.Join(servers, ","))
 	if err != nil {
 		return c, err
 	}
@@ -74,7 +75,7 @@ func freePort(ctx context.Context) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	port := l.Addr().(*net.TCPAddr).Port //nolint:forcetypeassert // of a TCP listener
+	port := l.Addr().(*net.TCPAddr).Port //nolint:errcheck,forcetypeassert // of a TCP listener
 	return port, l.Close()
 }
 

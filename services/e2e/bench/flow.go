@@ -128,7 +128,9 @@ func pipe(ctx context.Context, size int) (time.Duration, error) {
 			if _, err := fmt.Fprintf(w, "data: %s\n\n", delta("m-1", i)); err != nil {
 				return
 			}
-			w.(http.Flusher).Flush() //nolint:forcetypeassert // net/http's are
+			if err := http.NewResponseController(w).Flush(); err != nil {
+				return
+			}
 		}
 	})}
 	go func() { _ = server.Serve(l) }() // ends by Close

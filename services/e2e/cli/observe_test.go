@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -88,12 +89,7 @@ func (p *place) logged() []line {
 
 // some says whether there is a line of a request, of a service.
 func some(lines []line, message, request, trace, service string) bool {
-	for _, l := range lines {
-		if l == (line{Message: message, Request: request, Trace: trace, Service: service}) {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(lines, line{Message: message, Request: request, Trace: trace, Service: service})
 }
 
 // ask sends a request to where dev serves.

@@ -62,7 +62,7 @@ func TestFullDisk(t *testing.T) {
 			w := start(t, "namespaces", onDisk(t, "64G"))
 			w.Runtime("filler", func(s *api.RuntimeSpec) {
 				s.Sandbox = api.Sandbox{Command: []string{"/agent/hostile"}, HostFolder: w.folder}
-				s.Workspace.Size = api.Quantity(size)
+				s.Workspace.Size = size
 			})
 			w.occupyBut(t, 1700)
 			filler := w.CreateOf("admin", api.CreateSession{Runtime: "filler"})

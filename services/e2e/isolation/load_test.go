@@ -91,7 +91,7 @@ func TestOutput(t *testing.T) {
 			s := w.CreateOf("admin", api.CreateSession{Runtime: "hostile"})
 			run := w.Send("admin", s.ID, message)
 			// By the session first, which costs little: the views take some seconds for so much.
-			w.Await(s.ID, "run "+run+" is over", func(s *api.Session) bool { return string(s.Run) != run && w.whyFailed(s.ID) != "" })
+			w.Await(s.ID, "run "+run+" is over", func(s *api.Session) bool { return s.Run != run && w.whyFailed(s.ID) != "" })
 			if why := w.whyFailed(s.ID); !strings.Contains(why, reason) {
 				t.Errorf("the run failed for %q, want %q", why, reason)
 			}

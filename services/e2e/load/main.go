@@ -110,7 +110,7 @@ func (v *visitors) rise(ctx context.Context, o options) error {
 		}
 		best = rate
 	}
-	_, err := fmt.Printf("\nhighest rate with p99 of the commands within %s and no failure: %.1f visits/s, %.0f commands/s\n",
+	_, err := fmt.Fprintf(os.Stdout, "\nhighest rate with p99 of the commands within %s and no failure: %.1f visits/s, %.0f commands/s\n",
 		o.limit, best, best*commandsEach)
 	return errors.Join(err, ctx.Err())
 }

@@ -374,7 +374,7 @@ func (c *client) view(ctx context.Context, id string, done func(api.Frame) bool)
 		defer close(v.done)
 		var after *string
 		v.err = c.do(ctx, func(_ context.Context, a *apiclient.ClientWithResponses) error {
-			resp, err := a.StreamSession(ctx, id, &api.StreamSessionParams{After: after}) //nolint:bodyclose // Frames closes it
+			resp, err := a.StreamSession(ctx, id, &api.StreamSessionParams{After: after})
 			if err != nil {
 				return err
 			}

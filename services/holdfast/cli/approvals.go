@@ -23,7 +23,8 @@ func Approvals(o *Options) *cobra.Command {
 		approvalsDecide(o, "deny", "Refuse the call", api.AnswerDeny),
 	}
 	o.completed(openApprovals, each...)
-	cmd.AddCommand(append(each, approvalsList(o), approvalsWatch(o))...)
+	cmd.AddCommand(each...)
+	cmd.AddCommand(approvalsList(o), approvalsWatch(o))
 	return cmd
 }
 

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -57,7 +58,7 @@ func (m *live) head() string {
 	if s.Run != "" {
 		about = append(about, "run "+s.Run)
 	}
-	where := []string{fmt.Sprintf("%s@%d", s.Runtime.Name, s.Runtime.Revision), "generation " + fmt.Sprint(s.Generation), s.Isolation, s.Owner}
+	where := []string{fmt.Sprintf("%s@%d", s.Runtime.Name, s.Runtime.Revision), "generation " + strconv.FormatUint(s.Generation, 10), s.Isolation, s.Owner}
 	if !s.Deadlines.Idle.IsZero() {
 		where = append(where, "idle in "+left(s.Deadlines.Idle))
 	}

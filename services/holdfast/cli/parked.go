@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -51,7 +52,7 @@ func parkedTable(w io.Writer, o *Options, list *api.ParkedList) {
 	} else {
 		rows := make([][]string, len(list.Items))
 		for i, p := range list.Items {
-			rows[i] = []string{parkedKey(p), clock(p.At), fmt.Sprint(p.Failures), shortened(oneLine(p.Reason), 100)}
+			rows[i] = []string{parkedKey(p), clock(p.At), strconv.Itoa(p.Failures), shortened(oneLine(p.Reason), 100)}
 		}
 		table(w, []string{"KEY", "SINCE", "FAILURES", "REASON"}, rows)
 		fmt.Fprintf(w, "\nRetry one: %s. All: %s\n", o.hint("parked retry KEY"), o.hint("parked retry --all"))

@@ -36,7 +36,8 @@ func Session(o *Options) *cobra.Command {
 			}),
 	}
 	o.completed(sessionIDs, each...)
-	cmd.AddCommand(append(each, create, sessionList(o))...)
+	cmd.AddCommand(each...)
+	cmd.AddCommand(create, sessionList(o))
 	return cmd
 }
 

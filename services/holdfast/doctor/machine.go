@@ -103,7 +103,7 @@ func space(dir, there string) Finding {
 	if err := unix.Statfs(there, &fsys); err != nil {
 		return broken(name, fmt.Sprintf("%s: %v", there, err), "name a directory that can be read with --data-dir")
 	}
-	block := uint64(fsys.Bsize) //nolint:gosec // a block's size
+	block := uint64(fsys.Bsize)
 	free, all := fsys.Bavail*block, fsys.Blocks*block
 	used := 1 - float64(free)/float64(max(all, 1))
 	text := fmt.Sprintf("%s: %.1f GiB free, %.0f %% used", dir, float64(free)/(1<<30), 100*used)

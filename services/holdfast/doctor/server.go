@@ -84,8 +84,8 @@ func use(ctx context.Context, o *cli.Options) []Finding {
 	for i, r := range me.JSON200.Roles {
 		roles[i] = string(r)
 	}
-	found := []Finding{fine("server.access", "%s in tenant %s, as %s", me.JSON200.ID, me.JSON200.Tenant, strings.Join(roles, ", "))}
-	return append(found, parked(ctx, c), policies(ctx, c))
+	access := fine("server.access", "%s in tenant %s, as %s", me.JSON200.ID, me.JSON200.Tenant, strings.Join(roles, ", "))
+	return []Finding{access, parked(ctx, c), policies(ctx, c)}
 }
 
 // parked looks for sessions that a service gave up on.

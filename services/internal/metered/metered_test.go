@@ -2,6 +2,7 @@ package metered_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -40,7 +41,7 @@ func TestMetrics(t *testing.T) {
 		t.Error("the refusal is lost")
 	}
 	for _, err := range []error{nil, &eventlog.ConflictError{}, &eventlog.OutcomeUnknownError{}, eventlog.ErrSubject} {
-		if seq, got := m.Log(events.ServiceSession, scripted{err: err}).Append(t.Context(), "s", events.Envelope{}); got != err || seq != 1 {
+		if seq, got := m.Log(events.ServiceSession, scripted{err: err}).Append(t.Context(), "s", events.Envelope{}); !errors.Is(got, err) || seq != 1 {
 			t.Errorf("append: %d, %v", seq, got)
 		}
 	}

@@ -13,8 +13,9 @@ package main
 import (
 	"encoding/json"
 	"fmt"
-	"log"
+	"log/slog"
 	"net/http"
+	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -41,7 +42,8 @@ func main() {
 	mux.HandleFunc("GET /health", func(http.ResponseWriter, *http.Request) {})
 	mux.HandleFunc("POST /run", run)
 	server := &http.Server{Addr: "127.0.0.1:8000", Handler: mux, ReadHeaderTimeout: 10 * time.Second}
-	log.Fatal(server.ListenAndServe())
+	slog.Error("can't serve", "err", server.ListenAndServe())
+	os.Exit(1)
 }
 
 // speaker writes events as they are said.
@@ -53,7 +55,7 @@ type speaker struct {
 func (s speaker) say(event map[string]any) {
 	raw, err := json.Marshal(event)
 	if err != nil {
-		log.Print(err)
+		slog.Error("can't say an event", "err", err)
 		return
 	}
 	fmt.Fprintf(s.w, "data: %s\n\n", raw)
@@ -64,7 +66,7 @@ func (s speaker) text(id string, pause time.Duration, words ...string) {
 	s.say(map[string]any{"type": "TEXT_MESSAGE_START", "messageId": id, "role": "assistant"})
 	for _, w := range words {
 		s.say(map[string]any{"type": "TEXT_MESSAGE_CONTENT", "messageId": id, "delta": w})
-		time.Sleep(pause)
+		time.Sleep(pause) //nolint:forbidigo // how fast it speaks is what its callers ask for
 	}
 	s.say(map[string]any{"type": "TEXT_MESSAGE_END", "messageId": id})
 }

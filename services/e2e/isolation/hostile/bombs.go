@@ -49,13 +49,13 @@ func grab(mib string) {
 	}
 	held, err := unix.Mmap(-1, 0, n<<20, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
 	if err != nil {
-		fmt.Println(err)
+		fmt.Fprintln(os.Stdout, err)
 		os.Exit(1)
 	}
 	for i := 0; i < len(held); i += os.Getpagesize() {
 		held[i] = 1
 	}
-	fmt.Printf("held %d MiB", n)
+	fmt.Fprintf(os.Stdout, "held %d MiB", n)
 }
 
 // fill writes files of 1 MiB below Path until Count MiB are there.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"slices"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -98,10 +99,8 @@ func rawSyscall(o Order) (string, error) {
 	if errno == 0 {
 		return fmt.Sprintf("allowed: %d", result), nil
 	}
-	for _, passed := range p.passed {
-		if errno == passed {
-			return "allowed: " + errno.Error(), nil
-		}
+	if slices.Contains(p.passed, errno) {
+		return "allowed: " + errno.Error(), nil
 	}
 	return "", errno
 }

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"time"
 
@@ -49,7 +50,7 @@ func (e Exec) Converse(ctx context.Context, t *Turn) error {
 		wrong = context.Cause(ctx)
 		t.hush()
 		err := e.end(program)
-		<-heard // its end is known by now
+		<-heard //nolint:errcheck // why it ended is known by now
 		return errors.Join(wrong, err, program.Close())
 	}
 	finished := make(chan struct{})
@@ -114,8 +115,7 @@ const maxWord = 64 << 10
 // can't well. A message that fits into no variable is only on stdin.
 func environment(t *Turn) []string {
 	env := []string{sandboxapi.EnvThread + "=" + t.ThreadID, sandboxapi.EnvRun + "=" + t.ID}
-	for i := len(t.messages) - 1; i >= 0; i-- {
-		m := t.messages[i]
+	for _, m := range slices.Backward(t.messages) {
 		if m.Role != "user" {
 			continue
 		}

@@ -103,8 +103,10 @@ func gvisorCommand(spec AgentSpec) (path string, argv []string, err error) {
 // gVisor's, because that is who owns the workspace there; outside of gVisor that is
 // nobody special.
 func describe(spec AgentSpec) ociSpec {
-	mounts := []ociMount{{Destination: "/proc", Type: "proc", Source: "proc"}}
-	for _, dir := range []string{"/tmp", "/dev/shm", spec.Workspace} {
+	own := []string{"/tmp", "/dev/shm", spec.Workspace}
+	mounts := make([]ociMount, 0, 1+len(own))
+	mounts = append(mounts, ociMount{Destination: "/proc", Type: "proc", Source: "proc"})
+	for _, dir := range own {
 		mounts = append(mounts, ociMount{Destination: dir, Type: "bind", Source: dir, Options: []string{"rbind", "rw"}})
 	}
 	process := ociProcess{Args: spec.Argv, Env: os.Environ(), Cwd: spec.Workspace, NoNewPrivileges: true}

@@ -116,13 +116,15 @@ func guard(native *arch.Info) []bpf.Instruction {
 		rules = append(rules, body...)
 	}
 	for _, name := range []string{"socket", "socketpair"} {
-		body := []bpf.Instruction{bpf.LoadAbsolute{Off: arg0Offset, Size: 4}}
+		body := make([]bpf.Instruction, 0, 1+len(families)+1)
+		body = append(body, bpf.LoadAbsolute{Off: arg0Offset, Size: 4})
 		for i, family := range families {
 			body = append(body, bpf.JumpIf{Cond: bpf.JumpEqual, Val: family, SkipTrue: uint8(len(families) - i)})
 		}
 		of(name, append(body, deny(unix.EAFNOSUPPORT))...)
 	}
-	body := []bpf.Instruction{bpf.LoadAbsolute{Off: arg1Offset, Size: 4}}
+	body := make([]bpf.Instruction, 0, 1+2*len(typing))
+	body = append(body, bpf.LoadAbsolute{Off: arg1Offset, Size: 4})
 	for _, request := range typing {
 		body = append(body, bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: request, SkipTrue: 1}, deny(unix.EPERM))
 	}

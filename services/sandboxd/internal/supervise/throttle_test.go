@@ -31,7 +31,7 @@ func TestThrottle(t *testing.T) {
 		if passed != relayBurst {
 			t.Errorf("%d of a flood passed, want %d", passed, relayBurst)
 		}
-		time.Sleep(time.Second) // of synctest's clock
+		time.Sleep(time.Second) //nolint:forbidigo // of synctest's clock
 		var leaves []func()
 		for range relayOpen {
 			leave, status := try()

@@ -91,7 +91,7 @@ func Run(ctx context.Context, cfg Config) error {
 	if err != nil {
 		return err
 	}
-	answers, err := hostapi.Answer(cfg.NC, do, cfg.Name, cfg.handlers(), cfg.Logger) //nolint:contextcheck // answers end with Stop
+	answers, err := hostapi.Answer(cfg.NC, do, cfg.Name, cfg.handlers(), cfg.Logger)
 	if err != nil {
 		return fmt.Errorf("host: %w", err)
 	}

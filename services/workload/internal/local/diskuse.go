@@ -94,7 +94,7 @@ func (m *measurement) entry(dir int, name string, depth int) error {
 	m.sum.files++
 	if st.Mode&unix.S_IFMT != unix.S_IFDIR {
 		// All of a file's links are in the tree: none leads across a mount.
-		m.sum.bytes += st.Blocks * blockBytes / max(int64(st.Nlink), 1) //nolint:unconvert // another width on other machines
+		m.sum.bytes += st.Blocks * blockBytes / max(int64(st.Nlink), 1)
 		return nil
 	}
 	m.sum.bytes += st.Blocks * blockBytes

@@ -221,7 +221,7 @@ func (d *Driver) measure(in incarnation, processes children, at disk) (diskUse, 
 // the next incarnation finds it so.
 func (d *Driver) outgrown(in incarnation, use diskUse, tooDeep bool) error {
 	in.log.Warn("a sandbox outgrew its disk limit and is ended", "session", in.Session, "bytes", use.bytes, "files", use.files,
-		"limitBytes", in.disk.limit.bytes, "limitFiles", in.disk.limit.files, "tooDeep", tooDeep)
+		"limit_bytes", in.disk.limit.bytes, "limit_files", in.disk.limit.files, "too_deep", tooDeep)
 	return errors.Join(in.condemn(driver.CauseDiskLimit), d.noteOutgrown(in.record))
 }
 
@@ -255,7 +255,7 @@ func (d *Driver) defendReserve(running []incarnation, at disk) error {
 		return nil
 	}
 	worst.log.Warn("the disk is down to its reserve; the sandbox that wrote the most is ended", "session", worst.Session,
-		"bytes", most, "freeBytes", at.free, "reserveBytes", at.reserve)
+		"bytes", most, "free_bytes", at.free, "reserve_bytes", at.reserve)
 	return worst.condemn(driver.CauseDiskReserve)
 }
 

@@ -32,7 +32,7 @@ func hostMemory() int64 {
 	if unix.Sysinfo(&info) != nil {
 		return 0
 	}
-	return int64(info.Totalram) * int64(info.Unit) //nolint:unconvert // another width on other machines
+	return int64(info.Totalram) * int64(info.Unit)
 }
 
 // tmpBytes is the size of /tmp and of the shared memory, each: what is in them

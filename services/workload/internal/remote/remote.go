@@ -79,7 +79,7 @@ func New(cfg Config) (*Driver, error) {
 	if d.sub, err = cfg.NC.ChanQueueSubscribe(tell, group, messages); err != nil {
 		return nil, fmt.Errorf("events of host %s: %w", cfg.Host, err)
 	}
-	d.answers, err = hostapi.Answer(cfg.NC, ask, group, map[hostapi.Verb]hostapi.Handler{ //nolint:contextcheck // answers end with Close
+	d.answers, err = hostapi.Answer(cfg.NC, ask, group, map[hostapi.Verb]hostapi.Handler{
 		hostapi.VerbRedeem: hostapi.Handle(func(ctx context.Context, r hostapi.Redemption) (sandboxapi.Grant, error) {
 			return cfg.Granter.Redeem(ctx, r.PodUID, r.Bind)
 		}),
