@@ -1,7 +1,6 @@
 package broker
 
 import (
-	"context"
 	"net/http"
 	"sync"
 	"time"
@@ -24,14 +23,14 @@ const (
 // has only this.
 type mender struct {
 	broker *Broker
-	stop   context.CancelFunc
+	stop   func() // may be called again
 	done   sync.WaitGroup
 }
 
 func startMending(b *Broker) *mender {
-	ctx, cancel := context.WithCancel(context.Background())
-	m := &mender{broker: b, stop: cancel}
-	m.done.Go(func() { m.run(ctx) })
+	stopped := make(chan struct{})
+	m := &mender{broker: b, stop: sync.OnceFunc(func() { close(stopped) })}
+	m.done.Go(func() { m.run(stopped) })
 	return m
 }
 
@@ -44,14 +43,14 @@ func (m *mender) end() {
 	m.done.Wait()
 }
 
-func (m *mender) run(ctx context.Context) {
+func (m *mender) run(stopped <-chan struct{}) {
 	log := m.broker.cfg.Logger
 	tick := time.NewTicker(mendEvery)
 	defer tick.Stop()
 	told := false
 	for {
 		select {
-		case <-ctx.Done():
+		case <-stopped:
 			return
 		case <-tick.C:
 		}

@@ -55,26 +55,27 @@ func (i *inbox) bounded(next http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// waiting bounds a request by the ?wait= that it asks for.
-func waiting(w http.ResponseWriter, r *http.Request) (context.Context, context.CancelFunc, bool) {
+// waiting reads how long a request is to wait, by its ?wait=; where that is no time, it
+// has answered so.
+func waiting(w http.ResponseWriter, r *http.Request) (time.Duration, bool) {
 	wait := defaultWait
 	if asked := r.URL.Query().Get("wait"); asked != "" {
 		seconds, err := strconv.ParseUint(asked, 10, 16)
 		if err != nil {
 			sandboxapi.NewProblem(http.StatusUnprocessableEntity, sandboxapi.CodeInvalid, "wait: want seconds").Write(w)
-			return nil, nil, false
+			return 0, false
 		}
 		wait = min(time.Duration(seconds)*time.Second, maxWait)
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), wait)
-	return ctx, cancel, true
+	return wait, true
 }
 
 func (i *inbox) getInput(w http.ResponseWriter, r *http.Request) {
-	ctx, cancel, ok := waiting(w, r)
+	wait, ok := waiting(w, r)
 	if !ok {
 		return
 	}
+	ctx, cancel := context.WithTimeout(r.Context(), wait)
 	defer cancel()
 	input := i.push.Input(ctx)
 	if input == nil {
@@ -86,10 +87,11 @@ func (i *inbox) getInput(w http.ResponseWriter, r *http.Request) {
 }
 
 func (i *inbox) getRun(w http.ResponseWriter, r *http.Request) {
-	ctx, cancel, ok := waiting(w, r)
+	wait, ok := waiting(w, r)
 	if !ok {
 		return
 	}
+	ctx, cancel := context.WithTimeout(r.Context(), wait)
 	defer cancel()
 	answerJSON(w, http.StatusOK, map[string]bool{"open": i.push.Await(ctx, r.PathValue("run"))})
 }
