@@ -14,6 +14,29 @@ import (
 	"github.com/holdfast-io/holdfast/migrations/pgtest"
 )
 
+// A page of output is bounded in bytes also where Postgres has made little of them.
+func TestLargeOutput(t *testing.T) {
+	t.Parallel()
+	pool, log := pgtest.Pool(t), newLog()
+	s := newScribe(t, log)
+	p, _ := project(t, Config{Log: log, Pool: pool})
+	if err := p.WaitFor(timeout(t), s.create(sid(1))); err != nil {
+		t.Fatal(err)
+	}
+	r := reader(t, pool, log)
+	for seq := 1; seq <= 4; seq++ {
+		if _, err := pool.Exec(t.Context(), `INSERT INTO output (seq, epoch, tenant, session, run, first_k, last_k, after_n, data, at)
+			VALUES ($1, $2, $3, $4, 'r', $1, $1, 1, convert_to('[{"type":"RAW","event":"' || repeat('a', 5242880) || '"}]', 'UTF8'), now())`,
+			seq, r.cfg.Epoch, testTenant, sid(1)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, more, err := r.Output(t.Context(), testTenant, sid(1), 0, 100)
+	if err != nil || !more || len(got) != 2 || len(got[1].Events) < 5<<20 {
+		t.Errorf("%d batches, more %v, %v", len(got), more, err)
+	}
+}
+
 // Contents that lie beside the log are in the views whole, page after page; the store's
 // outage has the projector wait; contents that are lost fault their session alone, and
 // the audit log says so in their place. Views that are made anew are the same.
@@ -92,6 +115,9 @@ func TestLargeContents(t *testing.T) {
 			if m.Content == text {
 				whole++
 			}
+		}
+		if len(l.Items) > 3 { // the short ones of the beginning, and two
+			t.Errorf("a page of %d messages", len(l.Items))
 		}
 		page.Cursor = l.Next
 	}

@@ -29,7 +29,8 @@ SELECT redact FROM sessions WHERE tenant = $1 AND id = $2;
 
 -- Rows with contents of up to many megabytes are read up to a number of bytes, the
 -- first always; found says how many there are up to @most. What is asked for its size
--- isn't read for it.
+-- isn't read for it: json that may be large is kept uncompressed, and octet_length of a
+-- bytea looks at its head alone.
 --
 -- name: Messages :many
 SELECT view, n, found FROM (
@@ -50,7 +51,7 @@ SELECT n, kind, data, at, found FROM (
 
 -- name: Output :many
 SELECT seq, run, first_k, last_k, after_n, data, at, found FROM (
-    SELECT *, count(*) OVER () AS found, sum(pg_column_size(data)) OVER (ORDER BY seq) - pg_column_size(data) AS before
+    SELECT *, count(*) OVER () AS found, sum(octet_length(data)) OVER (ORDER BY seq) - octet_length(data) AS before
     FROM (
         SELECT seq, run, first_k, last_k, after_n, data, at FROM output
         WHERE tenant = @tenant AND session = @session AND epoch = @epoch AND seq > @after ORDER BY seq LIMIT @most

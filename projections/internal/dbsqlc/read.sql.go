@@ -374,7 +374,8 @@ type MessagesRow struct {
 
 // Rows with contents of up to many megabytes are read up to a number of bytes, the
 // first always; found says how many there are up to @most. What is asked for its size
-// isn't read for it.
+// isn't read for it: json that may be large is kept uncompressed, and octet_length of a
+// bytea looks at its head alone.
 func (q *Queries) Messages(ctx context.Context, arg MessagesParams) ([]MessagesRow, error) {
 	rows, err := q.db.Query(ctx, messages,
 		arg.Tenant,
@@ -403,7 +404,7 @@ func (q *Queries) Messages(ctx context.Context, arg MessagesParams) ([]MessagesR
 
 const output = `-- name: Output :many
 SELECT seq, run, first_k, last_k, after_n, data, at, found FROM (
-    SELECT seq, run, first_k, last_k, after_n, data, at, count(*) OVER () AS found, sum(pg_column_size(data)) OVER (ORDER BY seq) - pg_column_size(data) AS before
+    SELECT seq, run, first_k, last_k, after_n, data, at, count(*) OVER () AS found, sum(octet_length(data)) OVER (ORDER BY seq) - octet_length(data) AS before
     FROM (
         SELECT seq, run, first_k, last_k, after_n, data, at FROM output
         WHERE tenant = $1 AND session = $2 AND epoch = $3 AND seq > $4 ORDER BY seq LIMIT $5
