@@ -39,8 +39,11 @@ const (
 	dialTimeout = 5 * time.Second
 )
 
-// serve takes connections until ctx ends; then all of them end.
+// serve takes connections until ctx ends, or the listener fails; then all of them end.
 func (r *relay) serve(ctx context.Context, l net.Listener) error {
+	asked := ctx
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	server := &http.Server{
 		Handler: http.HandlerFunc(r.connect), ReadHeaderTimeout: headerTimeout, IdleTimeout: headerTimeout, MaxHeaderBytes: maxHeaderBytes,
 		ErrorLog:    slog.NewLogLogger(r.log.Handler(), slog.LevelDebug),
@@ -49,9 +52,10 @@ func (r *relay) serve(ctx context.Context, l net.Listener) error {
 	stop := context.AfterFunc(ctx, func() { _ = server.Close() }) // what it closes is of no use any more
 	defer stop()
 	err := server.Serve(l)
-	if ctx.Err() != nil && errors.Is(err, http.ErrServerClosed) {
+	if asked.Err() != nil && errors.Is(err, http.ErrServerClosed) {
 		err = nil
 	}
+	cancel()
 	r.open.Wait()
 	return err
 }

@@ -61,6 +61,29 @@ func access(t *testing.T, change func(*sandboxtoken.Claims)) string {
 // what ends it.
 func relayTo(t *testing.T, sandbox http.HandlerFunc) (url string, stop func()) {
 	t.Helper()
+	outside, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cancel, done := relayOn(t, outside, sandbox)
+	var ended bool
+	stop = func() {
+		if ended {
+			return
+		}
+		ended = true
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("relay: %v", err)
+		}
+	}
+	t.Cleanup(stop)
+	return "http://" + outside.Addr().String(), stop
+}
+
+// relayOn is relayTo on a listener; what serving ends with comes by done.
+func relayOn(t *testing.T, outside net.Listener, sandbox http.HandlerFunc) (stop func(), ended <-chan error) {
+	t.Helper()
 	path := filepath.Join(t.TempDir(), "pod.sock")
 	inside, err := net.Listen("unix", path)
 	if err != nil {
@@ -81,28 +104,13 @@ func relayTo(t *testing.T, sandbox http.HandlerFunc) (url string, stop func()) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	outside, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() {
 		done <- newRelay(located{endpoint: driver.Endpoint{URL: "unix:" + path, PodUID: "pod-1"}}, v, quiet).serve(ctx, outside)
 	}()
-	var ended bool
-	stop = func() {
-		if ended {
-			return
-		}
-		ended = true
-		cancel()
-		if err := <-done; err != nil {
-			t.Errorf("relay: %v", err)
-		}
-	}
-	t.Cleanup(stop)
-	return "http://" + outside.Addr().String(), stop
+	t.Cleanup(cancel)
+	return cancel, done
 }
 
 func clientOf(t *testing.T, url, token string) *sandboxapi.Client {
@@ -264,5 +272,39 @@ func TestStreamsEndWithTheRelay(t *testing.T) {
 	stop()
 	if _, err := io.ReadAll(resp.Body); err == nil {
 		t.Error("the stream ended as if all had been said")
+	}
+}
+
+// A relay that can take nothing more says so, and doesn't wait for streams that may
+// last as long as their sandboxes.
+func TestRelayWithoutItsListener(t *testing.T) {
+	t.Parallel()
+	outside, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, done := relayOn(t, outside, func(w http.ResponseWriter, r *http.Request) {
+		_ = http.NewResponseController(w).Flush()
+		<-r.Context().Done()
+	})
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://sandbox/x", http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := clientOf(t, "http://"+outside.Addr().String(), access(t, nil)).InvokeTransport().RoundTrip(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if err := outside.Close(); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case err := <-done:
+		if !errors.Is(err, net.ErrClosed) {
+			t.Errorf("it ended with %v", err)
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("it waits for a stream that doesn't end")
 	}
 }

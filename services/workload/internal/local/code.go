@@ -45,10 +45,11 @@ func (d *Driver) code(spec driver.RuntimeSpec) (code, error) {
 	if spec.Folder == "" {
 		return c, nil
 	}
-	if err := d.checkFolder(spec.Folder); err != nil {
+	folder, err := d.checkFolder(spec.Folder)
+	if err != nil {
 		return c, fmt.Errorf("%w: runtime %s: folder: %w", driver.ErrInvalid, spec.Name, err)
 	}
-	c.mounts = []sandboxapi.JailMount{{Source: spec.Folder, Target: sandboxapi.JailAgent, ReadOnly: true}}
+	c.mounts = []sandboxapi.JailMount{{Source: folder, Target: sandboxapi.JailAgent, ReadOnly: true}}
 	if err := c.findProgram(); err != nil {
 		return c, fmt.Errorf("%w: runtime %s: program: %w", driver.ErrInvalid, spec.Name, err)
 	}
@@ -71,28 +72,46 @@ func (c *code) move(from, to string) {
 	}
 }
 
-// checkFolder refuses what sandboxes couldn't read, and what they must not.
-func (d *Driver) checkFolder(path string) error {
-	if err := validatePlace(path); err != nil && !underAny(path, "/usr") {
-		return err
+// checkFolder refuses what sandboxes couldn't read, and what they must not: what the
+// system has for itself, and Holdfast's data, where the keys, the tokens and all
+// workspaces are. It gives where the folder really is, for that is what was checked: a
+// link may lead elsewhere by the time of the mount.
+func (d *Driver) checkFolder(path string) (real string, err error) {
+	if err := checkPlace(path); err != nil {
+		return "", err
 	}
-	info, err := os.Stat(path)
+	if real, err = filepath.EvalSymlinks(path); err != nil {
+		return "", err
+	}
+	if err := checkPlace(real); err != nil {
+		return "", fmt.Errorf("%s leads to %s: %w", path, real, err)
+	}
+	info, err := os.Stat(real)
 	if err != nil {
-		return err
+		return "", err
 	}
 	if !info.IsDir() {
-		return fmt.Errorf("%s is no folder", path)
+		return "", fmt.Errorf("%s is no folder", path)
 	}
-	real, err := filepath.EvalSymlinks(path)
-	if err != nil {
-		return err
-	}
-	if data, err := filepath.EvalSymlinks(d.cfg.DataDir); err == nil && underAny(data, real) {
-		return fmt.Errorf("%s has Holdfast's data in it", path)
+	switch data, err := filepath.EvalSymlinks(d.cfg.DataDir); {
+	case err != nil:
+		return "", err
+	case underAny(data, real):
+		return "", fmt.Errorf("%s has Holdfast's data in it", path)
+	case underAny(real, data):
+		return "", fmt.Errorf("%s is in Holdfast's data", path)
 	}
 	const othersRead = 0o005
 	if os.Getuid() == 0 && info.Mode().Perm()&othersRead != othersRead {
-		return fmt.Errorf("sandboxes run as users of their own, and others can't read %s: chmod -R o+rX %s", path, path)
+		return "", fmt.Errorf("sandboxes run as users of their own, and others can't read %s: chmod -R o+rX %s", path, path)
+	}
+	return real, nil
+}
+
+// checkPlace refuses the system's own places, but for /usr, which sandboxes see anyway.
+func checkPlace(path string) error {
+	if err := validatePlace(path); err != nil && !underAny(path, "/usr") {
+		return err
 	}
 	return nil
 }

@@ -35,10 +35,10 @@ func TestHomeOfAProgram(t *testing.T) {
 // tool makes a program that does nothing.
 func tool(t *testing.T, path string) string {
 	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil { //nolint:gosec // as programs are
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(path, []byte("#!/bin/sh\n"), 0o755); err != nil { //nolint:gosec // as programs are
+	if err := os.WriteFile(path, []byte("#!/bin/sh\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	return path
@@ -99,16 +99,26 @@ func TestFolderWithoutIsolation(t *testing.T) {
 
 // A folder that sandboxes can't read, or must not, is refused.
 func TestCheckFolder(t *testing.T) {
-	place := t.TempDir()
+	place, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
 	file := tool(t, filepath.Join(place, "file"))
 	shut := filepath.Join(place, "shut")
 	open := filepath.Join(place, "open")
 	data := filepath.Join(open, "data")
-	if err := errors.Join(os.Mkdir(shut, 0o700), os.Mkdir(open, 0o755), os.Mkdir(data, 0o755)); err != nil { //nolint:gosec // others are to read them
+	if err := errors.Join(os.Mkdir(shut, 0o700), os.Mkdir(open, 0o755), os.Mkdir(data, 0o755)); err != nil {
 		t.Fatal(err)
 	}
 	beside := filepath.Join(place, "beside")
-	if err := os.Mkdir(beside, 0o755); err != nil { //nolint:gosec // as above
+	if err := os.Mkdir(beside, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	workspace := filepath.Join(data, "workspace")
+	toData, toSystem := filepath.Join(place, "to-data"), filepath.Join(place, "to-system")
+	toBeside := filepath.Join(place, "to-beside")
+	if err := errors.Join(os.Mkdir(workspace, 0o755), os.Symlink(workspace, toData),
+		os.Symlink("/etc/ssl", toSystem), os.Symlink(beside, toBeside)); err != nil {
 		t.Fatal(err)
 	}
 	d := &Driver{cfg: Config{DataDir: data}}
@@ -118,15 +128,22 @@ func TestCheckFolder(t *testing.T) {
 		file:                            "no folder",
 		open:                            "Holdfast's data",
 		data:                            "Holdfast's data",
+		workspace:                       "is in Holdfast's data",
+		toData:                          "is in Holdfast's data",
+		toSystem:                        "belongs to the system",
+		toBeside:                        "",
 		"/etc/ssl":                      "belongs to the system",
 		"/":                             "no clean absolute path",
 		filepath.Join(open, "..") + "/": "no clean absolute path",
 	} {
-		if err := d.checkFolder(path); (why == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), why) {
+		if _, err := d.checkFolder(path); (why == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), why) {
 			t.Errorf("%s: %v, want %q", path, err, why)
 		}
 	}
-	if err := d.checkFolder(shut); (err != nil) != (os.Getuid() == 0) {
+	if real, err := d.checkFolder(toBeside); err != nil || real != beside {
+		t.Errorf("what a link leads to is mounted from %s, %v", real, err)
+	}
+	if _, err := d.checkFolder(shut); (err != nil) != (os.Getuid() == 0) {
 		t.Errorf("a folder that others can't read: %v", err)
 	}
 }
