@@ -83,8 +83,9 @@ type Sessions interface {
 // that they can't be read now.
 type History interface {
 	// Timeline gives a session's frames with n above after, in order and without
-	// cursors, at most limit.
-	Timeline(ctx context.Context, tenant, session string, after uint64, limit int) ([]view.Frame, error)
+	// cursors, at most limit. more says that it has others behind them: where frames
+	// are large, fewer than limit come.
+	Timeline(ctx context.Context, tenant, session string, after uint64, limit int) (frames []view.Frame, more bool, err error)
 	// Output gives a session's batches with a sequence above after, in order, at
 	// most limit.
 	Output(ctx context.Context, tenant, session string, after uint64, limit int) (OutputPage, error)

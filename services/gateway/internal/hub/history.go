@@ -137,14 +137,14 @@ func (h *history) gap(ctx context.Context, out uint64, reason gapReason) view.Fr
 // what those don't have yet, or all of it while they can't be read.
 func (h *history) readEvents(ctx context.Context) error {
 	if h.hub.cfg.History != nil && !h.fromLog {
-		frames, err := h.hub.cfg.History.Timeline(ctx, h.key.tenant, h.key.session, h.eventsFrom, pageSize)
+		frames, more, err := h.hub.cfg.History.Timeline(ctx, h.key.tenant, h.key.session, h.eventsFrom, pageSize)
 		if err != nil {
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
 			h.hub.cfg.Logger.Debug("history from the log", "session", h.key.session, "err", err)
 		}
-		h.fromLog = err != nil || len(frames) < pageSize
+		h.fromLog = err != nil || !more
 		for _, f := range frames {
 			if f.N == h.eventsFrom+1 && f.N <= h.to.n {
 				h.events = append(h.events, f)

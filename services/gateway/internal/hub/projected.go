@@ -26,16 +26,16 @@ func Projected(r Reader) History { return projected{r} }
 type projected struct{ reader Reader }
 
 // Timeline implements History. Output comes by Output, so none is asked for here.
-func (p projected) Timeline(ctx context.Context, tenant, session string, after uint64, limit int) ([]view.Frame, error) {
+func (p projected) Timeline(ctx context.Context, tenant, session string, after uint64, limit int) (frames []view.Frame, more bool, err error) {
 	page, err := p.reader.Timeline(ctx, tenant, session, projections.Place{N: after, Out: math.MaxInt64}, limit)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	frames := make([]view.Frame, len(page.Frames))
+	frames = make([]view.Frame, len(page.Frames))
 	for i, f := range page.Frames {
 		frames[i] = f.Frame
 	}
-	return frames, nil
+	return frames, page.More, nil
 }
 
 // Output implements History.

@@ -174,7 +174,7 @@ func after(w *world, f api.Frame) error {
 // from the projections, the ring, the streams or live.
 func TestPropertyViewer(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		history := &copied{}
+		history := &copied{page: rapid.SampledFrom([]int{0, 1, 3}).Draw(rt, "page")}
 		tail := &lagging{Log: memlog.New(eventlog.Genesis{LogID: "log-of-the-test", Epoch: testEpoch})}
 		w := startWorld(t, tail, memoutput.New(), func(c *Config) {
 			c.RingBytes = rapid.SampledFrom([]int{1, 2000, DefaultRingBytes}).Draw(rt, "ring")

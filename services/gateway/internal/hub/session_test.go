@@ -23,6 +23,21 @@ func TestHistoryThenLive(t *testing.T) {
 	wantWords(t, "live", r.until("live", at(3, 2)), "n3 r-1:3-3")
 }
 
+// Pages that are short since their frames are large are read on: what the views have
+// isn't read from the log, which may be too far back for that.
+func TestHistoryInShortPages(t *testing.T) {
+	views := &copied{n: 7, page: 2}
+	w := newWorld(t, func(c *Config) { c.History, c.ScanMessages = views, 2 })
+	views.set(func() { views.w = w })
+	id := sid("a")
+	w.create(t, testTenant, id)
+	for range 7 {
+		w.note(t, id)
+	}
+	r := w.open(t, "/v1/sessions/"+id+"/stream", "")
+	wantWords(t, "history", r.until("history", at(8, 0)), "n1 n2 n3 n4 n5 n6 n7 n8")
+}
+
 func TestOutputWaitsForItsEvent(t *testing.T) {
 	w := newWorld(t, nil)
 	id := sid("a")

@@ -280,6 +280,7 @@ type copied struct {
 	mu      sync.Mutex
 	n, out  uint64 // how far; n of each session
 	floor   uint64
+	page    int // how many frames it gives at most at once, 0 for all that are asked for
 	down    error
 	asked   int
 	pending []view.Approval
@@ -294,15 +295,18 @@ func (c *copied) set(f func()) {
 }
 
 // Timeline implements History.
-func (c *copied) Timeline(ctx context.Context, tenant, id string, after uint64, limit int) ([]view.Frame, error) {
+func (c *copied) Timeline(ctx context.Context, tenant, id string, after uint64, limit int) (frames []view.Frame, more bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.asked++
 	if c.down != nil {
-		return nil, c.down
+		return nil, false, c.down
+	}
+	if c.page > 0 {
+		limit = min(limit, c.page)
 	}
 	subject, _ := events.SessionSubject(tenant, id)
-	state, frames := session.New(), []view.Frame{}
+	state := session.New()
 	info, _ := c.w.log.Info(ctx)
 	for seq := uint64(2); seq <= info.LastSeq; seq++ {
 		m, err := c.w.log.Get(ctx, seq)
@@ -310,15 +314,19 @@ func (c *copied) Timeline(ctx context.Context, tenant, id string, after uint64, 
 			continue
 		}
 		if err := state.Apply(m); err != nil {
-			return nil, err
+			return nil, false, err
 		}
 		for _, f := range view.Frames(state, m) {
-			if f.N > after && len(frames) < limit {
+			switch {
+			case f.N <= after:
+			case len(frames) < limit:
 				frames = append(frames, f)
+			default:
+				more = true
 			}
 		}
 	}
-	return frames, nil
+	return frames, more, nil
 }
 
 // Output implements History.
