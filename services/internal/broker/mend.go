@@ -1,7 +1,8 @@
 package broker
 
 import (
-	"net/http"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -10,7 +11,7 @@ import (
 )
 
 const (
-	// mendEvery is the time between looks at JetStream's health.
+	// mendEvery is the time between looks at whether JetStream can write.
 	mendEvery = 2 * time.Second
 	// roomToMend is how much of the disk has to be free before JetStream is started
 	// again: with less it would fail at the next write.
@@ -55,7 +56,7 @@ func (m *mender) run(stopped <-chan struct{}) {
 		case <-tick.C:
 		}
 		switch {
-		case m.healthy():
+		case m.writes():
 			told = false
 		case !m.room():
 			if !told {
@@ -72,15 +73,14 @@ func (m *mender) run(stopped <-chan struct{}) {
 	}
 }
 
-// healthy asks the server's own /healthz, which knows of writes that failed.
-func (m *mender) healthy() bool {
-	r, err := http.NewRequest(http.MethodGet, "/healthz", nil) //nolint:noctx // it goes nowhere: the handler is called here
-	if err != nil {
-		return false
-	}
-	w := status{code: http.StatusOK, header: http.Header{}}
-	m.broker.server.HandleHealthz(&w, r)
-	return w.code == http.StatusOK
+// writes says whether every stream takes writes. The rest of the server's health is
+// none of its business: a busy server is late, and starting JetStream again would only
+// make it later.
+func (m *mender) writes() bool {
+	health := m.broker.server.Healthz(&server.HealthzOptions{Details: true})
+	return !slices.ContainsFunc(health.Errors, func(e server.HealthzError) bool {
+		return (e.Type == server.HealthzErrorStream || e.Type == server.HealthzErrorConsumer) && strings.Contains(e.Error, "write error")
+	})
 }
 
 // room says whether the disk has any again.
@@ -96,18 +96,3 @@ func (m *mender) reopen() error {
 	}
 	return m.broker.server.EnableJetStream(&server.JetStreamConfig{StoreDir: m.broker.cfg.Dir, SyncAlways: m.broker.cfg.SyncAlways})
 }
-
-// status keeps nothing of an answer but its code.
-type status struct {
-	code   int
-	header http.Header
-}
-
-// Header implements http.ResponseWriter.
-func (s *status) Header() http.Header { return s.header }
-
-// WriteHeader implements http.ResponseWriter.
-func (s *status) WriteHeader(code int) { s.code = code }
-
-// Write implements http.ResponseWriter.
-func (s *status) Write(b []byte) (int, error) { return len(b), nil }
