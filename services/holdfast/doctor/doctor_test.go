@@ -15,6 +15,7 @@ import (
 	"github.com/holdfast-io/holdfast/services/internal/broker/brokertest"
 	"github.com/holdfast-io/holdfast/services/internal/install"
 	"github.com/holdfast-io/holdfast/services/internal/postgres"
+	"github.com/holdfast-io/holdfast/services/workload"
 )
 
 // patience is how long a server may take to answer.
@@ -123,4 +124,13 @@ func TestPrescribe(t *testing.T) {
 	if out.String() != text {
 		t.Errorf("got\n%s", out.String())
 	}
+}
+
+// Nobody has to have gVisor; what is there and doesn't run needs a hand.
+func TestGVisor(t *testing.T) {
+	t.Parallel()
+	want(t, []Finding{gvisor(workload.Report{})}, "machine.gvisor", Fine, "runsc in the PATH")
+	want(t, []Finding{gvisor(workload.Report{GVisor: "/opt/runsc"})}, "machine.gvisor", Fine, "works", "/opt/runsc")
+	broken := workload.Report{GVisor: "/opt/runsc", GVisorMissing: "exec format error", GVisorWayOut: "see whether it runs"}
+	want(t, []Finding{gvisor(broken)}, "machine.gvisor", Warning, "exec format error", "see whether it runs")
 }

@@ -32,7 +32,8 @@ const (
 )
 
 func examineMachine(ctx context.Context, o *cli.Options) []Finding {
-	found := []Finding{postgresPrograms(ctx), isolation(ctx), openFiles()}
+	found := append([]Finding{postgresPrograms(ctx)}, isolation(ctx)...)
+	found = append(found, openFiles())
 	dir, err := o.Directory()
 	if err != nil {
 		return append(found, broken("machine.data", err.Error(), "name a directory with --data-dir"))
@@ -49,25 +50,42 @@ func postgresPrograms(ctx context.Context) Finding {
 	return fine(name, "PostgreSQL %d in %s", programs.Major, programs.Bin)
 }
 
-func isolation(ctx context.Context) Finding {
+func isolation(ctx context.Context) []Finding {
 	const name = "machine.isolation"
+	one := func(f Finding) []Finding { return []Finding{f} }
 	dir, err := os.MkdirTemp("", "hf-doctor-")
 	if err != nil {
-		return broken(name, err.Error(), "make a directory for temporary files that can be written to (TMPDIR)")
+		return one(broken(name, err.Error(), "make a directory for temporary files that can be written to (TMPDIR)"))
 	}
 	defer os.RemoveAll(dir)
 	sandboxd, err := dev.FindSandboxd(ctx, dir)
 	if err != nil {
-		return broken(name, err.Error(), "put the sandboxd binary beside holdfast, or name it in HOLDFAST_SANDBOXD")
+		return one(broken(name, err.Error(), "put the sandboxd binary beside holdfast, or name it in HOLDFAST_SANDBOXD"))
 	}
 	if err := os.Chmod(dir, 0o755); err != nil { //nolint:gosec // the probe runs the binary as another user
-		return broken(name, err.Error(), "")
+		return one(broken(name, err.Error(), "let the user who runs Holdfast write to "+dir))
 	}
 	r := workload.Probe(ctx, filepath.Clean(sandboxd))
 	if r.Isolation == "none" {
-		return broken(name, "missing: "+r.Missing, r.WayOut)
+		return one(broken(name, "missing: "+r.Missing, r.WayOut))
 	}
-	return fine(name, "%s; limits by %s; a uid for each sandbox: %v", r.Isolation, r.Limits, r.OwnUIDs)
+	return []Finding{
+		fine(name, "%s; limits by %s; a uid for each sandbox: %v", r.Isolation, r.Limits, r.OwnUIDs),
+		gvisor(r),
+	}
+}
+
+// gvisor words what is known of gVisor, which nobody has to have: only one that is
+// there and doesn't run needs a hand.
+func gvisor(r workload.Report) Finding {
+	const name = "machine.gvisor"
+	switch {
+	case r.GVisor == "":
+		return fine(name, "--isolation=gvisor would need runsc in the PATH")
+	case r.GVisorMissing != "":
+		return warning(name, "--isolation=gvisor can't be had: "+r.GVisorMissing, r.GVisorWayOut)
+	}
+	return fine(name, "--isolation=gvisor works, by %s", r.GVisor)
 }
 
 func openFiles() Finding {

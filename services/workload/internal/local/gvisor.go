@@ -28,6 +28,11 @@ func findRunsc(configured string) (string, error) {
 	return path, nil
 }
 
+// gvisorWayOut says what to do about a runsc that doesn't run in a sandbox.
+func gvisorWayOut(runsc string) string {
+	return "see whether " + runsc + " runs at all ('runsc do true'), or run with --isolation=namespaces"
+}
+
 // runscMount is where sandboxes find gVisor; none without one.
 func runscMount(runsc string) []sandboxapi.JailMount {
 	if runsc == "" {

@@ -2,7 +2,9 @@ package local
 
 import (
 	"errors"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -66,5 +68,31 @@ func TestNoGVisor(t *testing.T) {
 	missing, ok := errors.AsType[*driver.IsolationError](err)
 	if !ok || !strings.Contains(missing.Missing, "runsc") || missing.WayOut == "" {
 		t.Errorf("without runsc: %v, want what is missing and the way out", err)
+	}
+}
+
+// TestProbeGVisor: what the report says is what was tried, with any runsc of the PATH.
+func TestProbeGVisor(t *testing.T) {
+	cfg := testConfig(t.TempDir(), sandboxapi.IsolationNamespaces)
+	real, err := exec.LookPath("runsc")
+	there := err == nil
+	if r := Probe(t.Context(), cfg.SandboxdPath); (r.GVisor != "") != there || r.GVisorMissing != "" || r.GVisor != real {
+		t.Errorf("with runsc at %q: %+v", real, r)
+	}
+	place, err := os.MkdirTemp("/tmp", "hf-runsc-") // where sandboxes' users get to
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(place) })
+	if err := os.Chmod(place, 0o755); err != nil { //nolint:gosec // as above
+		t.Fatal(err)
+	}
+	broken := tool(t, filepath.Join(place, "runsc"))
+	if err := os.WriteFile(broken, []byte("#!/bin/sh\nexit 1\n"), 0o755); err != nil { //nolint:gosec // as above
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", place)
+	if r := Probe(t.Context(), cfg.SandboxdPath); r.GVisor == "" || r.GVisorMissing == "" || !strings.Contains(r.GVisorWayOut, "runsc do true") {
+		t.Errorf("with a runsc that is none: %+v", r)
 	}
 }

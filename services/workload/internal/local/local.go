@@ -110,7 +110,7 @@ func (d *Driver) open(ctx context.Context) (err error) {
 	if !d.plain() {
 		if err := probeNamespaces(ctx, d.binary, d.runsc, d.cfg.UIDBase); err != nil {
 			if d.runsc != "" {
-				err.WayOut = "see whether " + d.runsc + " runs at all ('runsc do true'), or run with --isolation=namespaces"
+				err.WayOut = gvisorWayOut(d.runsc)
 			}
 			return err
 		}

@@ -208,6 +208,10 @@ type Report struct {
 	Limits string
 	// OwnUIDs says that each sandbox has a uid of its own (as root).
 	OwnUIDs bool
+	// GVisor is the runsc in the PATH; empty where there is none. Where it doesn't run in
+	// a sandbox, GVisorMissing and GVisorWayOut say why, and what to do. It is looked for
+	// only where Isolation is "namespaces", within which gVisor runs.
+	GVisor, GVisorMissing, GVisorWayOut string
 }
 
 // Probe finds out what this host can do by trying it: it starts a sandbox down
@@ -218,16 +222,28 @@ func Probe(ctx context.Context, sandboxd string) Report {
 		report.Limits = c.kind
 		c.close()
 	}
-	if err := probeNamespaces(ctx, sandboxd, "", 0x70000000); err != nil {
+	if err := probeNamespaces(ctx, sandboxd, "", probeUID); err != nil {
 		report.Missing, report.WayOut = err.Missing, err.WayOut
 		return report
 	}
 	report.Isolation = sandboxapi.IsolationNamespaces
+	runsc, err := findRunsc("")
+	if err != nil {
+		return report
+	}
+	report.GVisor = runsc
+	if err := probeNamespaces(ctx, sandboxd, runsc, probeUID); err != nil {
+		report.GVisorMissing, report.GVisorWayOut = err.Missing, gvisorWayOut(runsc)
+	}
 	return report
 }
 
-// probeTimeout bounds the probe, which takes some 50 ms.
-const probeTimeout = 10 * time.Second
+// probeTimeout bounds the probe, which takes some 50 ms, and probeUID is the user that
+// it runs as where nobody says.
+const (
+	probeTimeout = 10 * time.Second
+	probeUID     = 0x70000000
+)
 
 // probeNamespaces proves that a sandbox can be had here, with gVisor where runsc is
 // named. uid is used as root.
