@@ -26,7 +26,7 @@ func TestLargeOutput(t *testing.T) {
 	r := reader(t, pool, log)
 	for seq := 1; seq <= 4; seq++ {
 		if _, err := pool.Exec(t.Context(), `INSERT INTO output (seq, epoch, tenant, session, run, first_k, last_k, after_n, data, at)
-			VALUES ($1, $2, $3, $4, 'r', $1, $1, 1, convert_to('[{"type":"RAW","event":"' || repeat('a', 5242880) || '"}]', 'UTF8'), now())`,
+			VALUES ($1, $2, $3, $4, 'r', $1, $1, $1 / 2, convert_to('[{"type":"RAW","event":"' || repeat('a', 5242880) || '"}]', 'UTF8'), now())`,
 			seq, r.cfg.Epoch, testTenant, sid(1)); err != nil {
 			t.Fatal(err)
 		}
@@ -34,6 +34,14 @@ func TestLargeOutput(t *testing.T) {
 	got, more, err := r.Output(t.Context(), testTenant, sid(1), 0, 100)
 	if err != nil || !more || len(got) != 2 || len(got[1].Events) < 5<<20 {
 		t.Errorf("%d batches, more %v, %v", len(got), more, err)
+	}
+	for n, want := range []uint64{1, 3, 4, 4} {
+		if seq, err := r.OutputBehind(t.Context(), testTenant, sid(1), uint64(n)); err != nil || seq != want {
+			t.Errorf("written up to version %d: up to %d, %v, want %d", n, seq, err, want)
+		}
+	}
+	if seq, err := r.OutputBehind(t.Context(), testTenant, sid(2), 9); err != nil || seq != 0 {
+		t.Errorf("of another session: up to %d, %v", seq, err)
 	}
 }
 

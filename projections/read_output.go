@@ -50,6 +50,19 @@ func (r *Reader) Output(ctx context.Context, tenant, session string, after uint6
 	}), more, nil
 }
 
+// OutputBehind gives the OUTPUT sequence of a session's last copied batch that was
+// written before its version went beyond n; 0 where there is none. What came since
+// stands behind it.
+func (r *Reader) OutputBehind(ctx context.Context, tenant, session string, n uint64) (uint64, error) {
+	seq, err := r.q.OutputBehind(ctx, dbsqlc.OutputBehindParams{
+		Tenant: tenant, Session: clean(session), Epoch: r.cfg.Epoch, N: int64(min(n, last.N)),
+	})
+	if err != nil {
+		return 0, readError(err)
+	}
+	return uint64(seq), nil
+}
+
 // maskBatch masks a kept array of events.
 func maskBatch(mask view.Masker, data []byte) json.RawMessage {
 	var batch []json.RawMessage

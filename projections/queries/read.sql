@@ -58,6 +58,13 @@ SELECT seq, run, first_k, last_k, after_n, data, at, found FROM (
     ) AS r
 ) AS sized WHERE before < @bytes::bigint ORDER BY seq;
 
+-- Backwards, so that it passes over what came since and nothing else.
+--
+-- name: OutputBehind :one
+SELECT coalesce((
+    SELECT seq FROM output WHERE tenant = @tenant AND session = @session AND epoch = @epoch AND after_n <= @n::bigint ORDER BY seq DESC LIMIT 1
+), 0)::bigint;
+
 -- name: OutputFloor :one
 SELECT coalesce(max(seq), 0)::bigint FROM output_floor
 WHERE tenant = @tenant AND session = @session OR tenant = '' AND session = '';

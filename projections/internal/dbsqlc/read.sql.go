@@ -468,6 +468,32 @@ func (q *Queries) Output(ctx context.Context, arg OutputParams) ([]OutputRow, er
 	return items, nil
 }
 
+const outputBehind = `-- name: OutputBehind :one
+SELECT coalesce((
+    SELECT seq FROM output WHERE tenant = $1 AND session = $2 AND epoch = $3 AND after_n <= $4::bigint ORDER BY seq DESC LIMIT 1
+), 0)::bigint
+`
+
+type OutputBehindParams struct {
+	Tenant  string
+	Session string
+	Epoch   string
+	N       int64
+}
+
+// Backwards, so that it passes over what came since and nothing else.
+func (q *Queries) OutputBehind(ctx context.Context, arg OutputBehindParams) (int64, error) {
+	row := q.db.QueryRow(ctx, outputBehind,
+		arg.Tenant,
+		arg.Session,
+		arg.Epoch,
+		arg.N,
+	)
+	var column_1 int64
+	err := row.Scan(&column_1)
+	return column_1, err
+}
+
 const outputFloor = `-- name: OutputFloor :one
 SELECT coalesce(max(seq), 0)::bigint FROM output_floor
 WHERE tenant = $1 AND session = $2 OR tenant = '' AND session = ''

@@ -89,6 +89,9 @@ type History interface {
 	// Output gives a session's batches with a sequence above after, in order, at
 	// most limit.
 	Output(ctx context.Context, tenant, session string, after uint64, limit int) (OutputPage, error)
+	// OutputBehind gives the sequence of a session's last batch that was written
+	// before its version went beyond n; 0 where it knows of none.
+	OutputBehind(ctx context.Context, tenant, session string, n uint64) (uint64, error)
 	// Pending gives the tenant's open questions, at most limit.
 	Pending(ctx context.Context, tenant string, limit int) ([]view.Approval, error)
 }

@@ -3,12 +3,16 @@ package hub
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/projections/view"
 	"github.com/holdfast-io/holdfast/services/gateway/internal/auth"
 	"github.com/holdfast-io/holdfast/services/gateway/internal/cursor"
 )
+
+// placeTimeout is how long the views are asked where to begin.
+const placeTimeout = 2 * time.Second
 
 // Followed is a frame as a reader inside the gateway gets it. Data must not be
 // changed: other viewers have it too.
@@ -42,13 +46,31 @@ type Follower struct {
 	items  []item
 }
 
-// FollowFrom follows a session from behind its event n, with all output that is
-// kept. Close it. Errors are problems: not-found, not-ready, quota-exceeded,
-// history-unavailable.
+// FollowFrom follows a session from behind its event n, with all output that was
+// written since and is kept, and maybe some from before. Close it. Errors are problems:
+// not-found, not-ready, quota-exceeded, history-unavailable.
 func (h *Hub) FollowFrom(ctx context.Context, who auth.Principal, session string, n uint64) (*Follower, error) {
 	return h.follow(ctx, who, func(ctx context.Context, sub *subscription) (source, error) {
-		return h.attach(ctx, sessionKey{who.Tenant, session}, cursor.Session{Epoch: h.cfg.Epoch, N: n}, sub)
+		from := cursor.Session{Epoch: h.cfg.Epoch, N: n, Out: h.outputBehind(ctx, who.Tenant, session, n)}
+		return h.attach(ctx, sessionKey{who.Tenant, session}, from, sub)
 	})
+}
+
+// outputBehind is a place in the output behind which all is that was written after
+// event n: a session may have said much before. Where the views can't tell, it is the
+// beginning.
+func (h *Hub) outputBehind(ctx context.Context, tenant, session string, n uint64) uint64 {
+	if h.cfg.History == nil {
+		return 0
+	}
+	ctx, cancel := context.WithTimeout(ctx, placeTimeout)
+	defer cancel()
+	out, err := h.cfg.History.OutputBehind(ctx, tenant, session, n)
+	if err != nil {
+		h.cfg.Logger.Debug("output from its beginning", "session", session, "err", err)
+		return 0
+	}
+	return out
 }
 
 // Follow is FollowFrom with what happens from now on alone.

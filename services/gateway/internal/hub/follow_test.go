@@ -3,6 +3,7 @@ package hub
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -69,6 +70,42 @@ func TestFollow(t *testing.T) {
 	}
 	if runs["r-1"] != 3 || runs["r-2"] != 2 {
 		t.Errorf("%v", runs)
+	}
+}
+
+// Who follows a run from its beginning isn't told, and the views aren't asked, what the
+// session has said before.
+func TestFollowFromReadsNoOlderOutput(t *testing.T) {
+	views := &copied{n: 3, out: 4}
+	w := newWorld(t, func(c *Config) { c.History, c.RingBytes = views, 1 })
+	views.set(func() { views.w = w })
+	id := sid("followed")
+	w.create(t, testTenant, id)
+	w.say(t, id, "r-1", 1, 3, 1)
+	w.say(t, id, "r-1", 4, 5, 1)
+	w.note(t, id)
+	w.say(t, id, "r-2", 1, 1, 2)
+	w.say(t, id, "r-2", 2, 3, 2)
+	for name, down := range map[string]error{"views": nil, "no views": errDown} {
+		views.set(func() { views.down, views.outputFrom = down, nil })
+		f, err := w.hub.FollowFrom(t.Context(), follower, id, 1)
+		if err != nil {
+			t.Fatal(name, err)
+		}
+		var runs []string
+		for _, fr := range upTo(t, f, func(f Followed) bool { return f.Run == "r-2" && f.LastK == 3 }) {
+			if fr.Kind == view.FrameAgui {
+				runs = append(runs, fr.Run)
+			}
+		}
+		f.Close()
+		want := []string{"r-2", "r-2"}
+		if down != nil {
+			want = []string{"r-1", "r-1", "r-2", "r-2"}
+		}
+		if !slices.Equal(runs, want) || down == nil && slices.Contains(views.outputFrom, 0) {
+			t.Errorf("%s: %v, asked from %v", name, runs, views.outputFrom)
+		}
 	}
 }
 

@@ -17,6 +17,7 @@ type Reader interface {
 	Timeline(ctx context.Context, tenant, session string, after projections.Place, limit int) (projections.TimelinePage, error)
 	OutputExtent(ctx context.Context, tenant, session string) (reached, gone uint64, err error)
 	Output(ctx context.Context, tenant, session string, after uint64, limit int) (batches []projections.OutputBatch, more bool, err error)
+	OutputBehind(ctx context.Context, tenant, session string, n uint64) (uint64, error)
 	Approvals(ctx context.Context, tenant string, f projections.ApprovalFilter, p projections.Page) (projections.List[view.Approval], error)
 }
 
@@ -62,6 +63,11 @@ func (p projected) Output(ctx context.Context, tenant, session string, after uin
 		}}
 	}
 	return page, nil
+}
+
+// OutputBehind implements History.
+func (p projected) OutputBehind(ctx context.Context, tenant, session string, n uint64) (uint64, error) {
+	return p.reader.OutputBehind(ctx, tenant, session, n)
 }
 
 // Pending implements History.

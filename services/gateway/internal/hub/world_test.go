@@ -277,13 +277,15 @@ func eventually(t testing.TB, what string, cond func() bool) {
 type copied struct {
 	w *world
 
-	mu      sync.Mutex
-	n, out  uint64 // how far; n of each session
-	floor   uint64
-	page    int // how many frames it gives at most at once, 0 for all that are asked for
-	down    error
-	asked   int
-	pending []view.Approval
+	mu     sync.Mutex
+	n, out uint64 // how far; n of each session
+	floor  uint64
+	page   int // how many frames it gives at most at once, 0 for all that are asked for
+	down   error
+	asked  int
+	// outputFrom is behind which sequences output was asked for.
+	outputFrom []uint64
+	pending    []view.Approval
 }
 
 var errDown = errors.New("down")
@@ -336,6 +338,7 @@ func (c *copied) Output(_ context.Context, tenant, id string, after uint64, limi
 	if c.down != nil {
 		return OutputPage{}, c.down
 	}
+	c.outputFrom = append(c.outputFrom, after)
 	page := OutputPage{Reached: c.out, Floor: c.floor}
 	for _, m := range all(c.w.out) {
 		if m.Tenant == tenant && m.Session == id && m.Seq > max(after, c.floor) && m.Seq <= c.out && len(page.Batches) < limit {
@@ -343,6 +346,18 @@ func (c *copied) Output(_ context.Context, tenant, id string, after uint64, limi
 		}
 	}
 	return page, nil
+}
+
+// OutputBehind implements History.
+func (c *copied) OutputBehind(_ context.Context, tenant, id string, n uint64) (seq uint64, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, m := range all(c.w.out) {
+		if m.Tenant == tenant && m.Session == id && m.Seq <= c.out && m.Batch.After <= n {
+			seq = m.Seq
+		}
+	}
+	return seq, c.down
 }
 
 // Pending implements History.
