@@ -26,7 +26,7 @@ func TestLargeOutput(t *testing.T) {
 	r := reader(t, pool, log)
 	for seq := 1; seq <= 4; seq++ {
 		if _, err := pool.Exec(t.Context(), `INSERT INTO output (seq, epoch, tenant, session, run, first_k, last_k, after_n, data, at)
-			VALUES ($1, $2, $3, $4, 'r', $1, $1, $1 / 2, convert_to('[{"type":"RAW","event":"' || repeat('a', 5242880) || '"}]', 'UTF8'), now())`,
+			VALUES ($1::bigint, $2, $3, $4, 'r', $1, $1, $1::bigint / 2, convert_to('[{"type":"RAW","event":"' || repeat('a', 5242880) || '"}]', 'UTF8'), now())`,
 			seq, r.cfg.Epoch, testTenant, sid(1)); err != nil {
 			t.Fatal(err)
 		}
