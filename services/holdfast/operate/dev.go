@@ -52,6 +52,7 @@ func Dev(o *cli.Options, version string) *cobra.Command {
 	f.StringVar(&cfg.Addr, "addr", dev.DefaultAddr, "address of the API and the console")
 	f.BoolVar(&cfg.Reset, "reset", false, "start with an empty log (tokens stay)")
 	f.StringVar(&cfg.Isolation, "isolation", "namespaces", "of sandboxes: namespaces, gvisor (with runsc in the PATH), or none (agents run as plain processes)")
+	cli.Words(cmd, "isolation", "namespaces", "gvisor", "none")
 	look.flags(cmd)
 	return cmd
 }

@@ -73,6 +73,7 @@ func Serve(version string) *cobra.Command {
 	f.StringVar(&s.dataDir, "sandboxes", "", "host: directory for sandboxes and workspaces")
 	f.StringVar(&s.sandboxd, "sandboxd", os.Getenv("HOLDFAST_SANDBOXD"), "host: the sandboxd binary")
 	f.StringVar(&s.isolation, "isolation", "namespaces", "host: namespaces, gvisor or none")
+	cli.Words(cmd, "isolation", "namespaces", "gvisor", "none")
 	f.StringSliceVar(&s.share, "share", nil, "host: directories that sandboxes see, read-only")
 	f.StringVar(&s.listen, "listen", "127.0.0.1:7072", "host: TCP address at which the gateway and the runner reach sandboxes")
 	f.StringVar(&s.advertise, "advertise", "", "host: that address as the others reach it, http://host:port; the default is where it listens")
@@ -235,6 +236,7 @@ func connectNATS(ctx context.Context, u broker.User, log *slog.Logger) (*nats.Co
 func Install() *cobra.Command {
 	var (
 		replicas int
+		logBytes int64
 		key      string
 	)
 	cmd := &cobra.Command{
@@ -253,7 +255,7 @@ func Install() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			genesis, err := install.RunWith(ctx, js, install.Options{Replicas: replicas})
+			genesis, err := install.RunWith(ctx, js, install.Options{Replicas: replicas, LogMaxBytes: logBytes})
 			if err != nil {
 				return err
 			}
@@ -270,6 +272,8 @@ func Install() *cobra.Command {
 		},
 	}
 	cmd.Flags().IntVar(&replicas, "replicas", 1, "of the streams; 3 on a cluster")
+	cmd.Flags().Int64Var(&logBytes, "log-max-bytes", 0, "what the log, and the contents beside it, may take each on a server's disk: at 85 % of it only what\n"+
+		"ends something is accepted. Given to streams that are made; 0 is no limit")
 	cmd.Flags().StringVar(&key, "key-file", "", "make the key for sandboxes here, with its public half beside it (.pub)")
 	return cmd
 }

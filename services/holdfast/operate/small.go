@@ -16,6 +16,7 @@ import (
 func Token(o *cli.Options) *cobra.Command {
 	return &cobra.Command{
 		Use: "token NAME", Short: "Print the token of one of dev's people: admin, alice, bob", Args: cobra.ExactArgs(1),
+		ValidArgsFunction: o.People,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			dir := o.DataDir
 			if dir == "" {

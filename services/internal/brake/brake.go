@@ -14,7 +14,7 @@ import (
 
 // Usage is one measure of the log's storage, in bytes.
 type Usage struct {
-	// What is short and constant: "stream", "account" or "disk".
+	// What is short and constant: "stream", "blobs", "account" or "disk".
 	What        string
 	Used, Limit uint64
 }

@@ -1,7 +1,7 @@
 // Package brake keeps the log from filling its storage to the last byte: at 85 %
 // only what ends something, or records what has already happened, is still
 // appended, and everything else is refused with an *eventlog.NoRoomError, which the
-// API answers with 507 storage-low. So there is room left to end what runs, and to
+// API answers with 503 storage-low. So there is room left to end what runs, and to
 // write down how it ended.
 //
 //	            85 % of any measure           under 80 % of all
@@ -17,8 +17,8 @@
 //
 // # What is measured
 //
-// What NATS reports, the same for every process: the size of the stream EVENTS
-// against its limit, and the account's storage against its own ([JetStream]). Where
+// What NATS reports, the same for every process: the size of the streams EVENTS and
+// BLOBS against their limits, and the account's storage against its own ([JetStream]). Where
 // the log's files are on this machine, their file system too ([Disk]). What can't be
 // measured keeps its last value: a brake that comes off because nobody answers would
 // come off on the worst of days.

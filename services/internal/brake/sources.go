@@ -15,26 +15,33 @@ import (
 // askFor bounds one question to NATS.
 const askFor = 2 * time.Second
 
-// JetStream measures what NATS reports: the stream EVENTS against its max_bytes, and
-// the account against its storage limit. What has no limit is not measured.
+// JetStream measures what NATS reports: the streams EVENTS and BLOBS against their
+// max_bytes, and the account against its storage limit. What has no limit has no share.
 func JetStream(js jetstream.JetStream) Source {
 	return func(ctx context.Context) ([]Usage, error) {
 		ctx, cancel := context.WithTimeout(ctx, askFor)
 		defer cancel()
-		var found []Usage
-		stream, errStream := js.Stream(ctx, events.StreamEvents)
-		if errStream == nil {
+		var (
+			found []Usage
+			errs  []error
+		)
+		for _, s := range []struct{ name, what string }{{events.StreamEvents, "stream"}, {events.StreamBlobs, "blobs"}} {
+			stream, err := js.Stream(ctx, s.name)
+			if err != nil {
+				errs = append(errs, err)
+				continue
+			}
 			info := stream.CachedInfo()
-			found = appendLimited(found, "stream", info.State.Bytes, info.Config.MaxBytes)
+			found = appendLimited(found, s.what, info.State.Bytes, info.Config.MaxBytes)
 		}
-		account, errAccount := js.AccountInfo(ctx)
-		if errAccount == nil {
+		account, err := js.AccountInfo(ctx)
+		if err == nil {
 			found = appendLimited(found, "account", account.Store, account.Limits.MaxStore)
 			for _, tier := range account.Tiers {
 				found = appendLimited(found, "account", tier.Store, tier.Limits.MaxStore)
 			}
 		}
-		return found, errors.Join(errStream, errAccount)
+		return found, errors.Join(append(errs, err)...)
 	}
 }
 

@@ -31,16 +31,21 @@ func TestJetStream(t *testing.T) {
 		t.Errorf("without limits: %+v", got)
 	}
 	js := s.JS(broker.UserInstaller)
-	stream, err := js.Stream(t.Context(), events.StreamEvents)
-	if err != nil {
+	if _, err := s.JS(broker.UserSession).Publish(t.Context(), "blob.t1.s.s-1.hash.0", []byte("contents"), jetstream.WithExpectLastSequencePerSubject(0)); err != nil {
 		t.Fatal(err)
 	}
-	limited := stream.CachedInfo().Config
-	limited.MaxBytes, limited.Discard = int64(2*stream.CachedInfo().State.Bytes), jetstream.DiscardNew
-	if _, err := js.UpdateStream(t.Context(), limited); err != nil {
-		t.Fatal(err)
-	}
-	if got := measure()["stream"]; got.Share() != 0.5 {
-		t.Errorf("half full: %+v", got)
+	for name, what := range map[string]string{events.StreamEvents: "stream", events.StreamBlobs: "blobs"} {
+		stream, err := js.Stream(t.Context(), name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		limited := stream.CachedInfo().Config
+		limited.MaxBytes, limited.Discard = int64(2*stream.CachedInfo().State.Bytes), jetstream.DiscardNew
+		if _, err := js.UpdateStream(t.Context(), limited); err != nil {
+			t.Fatal(err)
+		}
+		if got := measure()[what]; got.Share() != 0.5 {
+			t.Errorf("%s, half full: %+v", name, got)
+		}
 	}
 }

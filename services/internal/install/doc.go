@@ -14,7 +14,8 @@
 //
 // # The streams
 //
-// EVENTS keeps decisions for ever: no limit of age, number or bytes, deleting and
+// EVENTS keeps decisions for ever: no limit of age or number, none of bytes but one
+// that refuses more, deleting and
 // purging denied, and none of the features (rollup, TTL, schedules, counters,
 // direct get) by which a header could undo that or a follower answer stale.
 // BLOBS keeps the same way what is too large for a message of EVENTS, and each of its

@@ -20,6 +20,10 @@ type Options struct {
 	OutputMaxAge time.Duration
 	// OutputMaxBytes is how much OUTPUT keeps; 0 means 1 GiB. The server reserves it.
 	OutputMaxBytes int64
+	// LogMaxBytes is how much EVENTS and BLOBS may hold, each, where they are made; 0 is
+	// no limit. Streams that are there keep the limit that somebody gave them. The server
+	// reserves it, and the brake needs one: package brake.
+	LogMaxBytes int64
 	// RedeliverAfter is how long a message that a reactor holds may go without a sign
 	// of life before another gets it, the first, second and later times; empty means
 	// 10 s, 30 s, 1 min.
@@ -41,7 +45,7 @@ const (
 )
 
 func (o Options) validate() (Options, error) {
-	if o.Replicas < 0 || o.Replicas > 5 || o.OutputMaxAge < 0 || o.OutputMaxBytes < 0 {
+	if o.Replicas < 0 || o.Replicas > 5 || o.OutputMaxAge < 0 || o.OutputMaxBytes < 0 || o.LogMaxBytes < 0 {
 		return o, fmt.Errorf("install: replicas are 1 to 5 and limits not negative: %+v", o)
 	}
 	if o.Replicas == 0 {
@@ -124,11 +128,11 @@ func (in installation) verify(ctx context.Context) ([]part, error) {
 		return nil, err
 	}
 	parts := []part{
-		in.stream(in.eventsConfig()),
-		in.stream(in.blobsConfig()),
-		in.stream(in.outputConfig()),
-		in.stream(in.transitConfig()),
-		in.stream(in.parkedConfig()),
+		in.stream(in.eventsConfig(), in.opts.LogMaxBytes),
+		in.stream(in.blobsConfig(), in.opts.LogMaxBytes),
+		in.stream(in.outputConfig(), 0),
+		in.stream(in.transitConfig(), 0),
+		in.stream(in.parkedConfig(), 0),
 	}
 	for _, service := range Reacting() {
 		parts = append(parts, in.consumer(in.consumerConfig(service)))
@@ -151,7 +155,9 @@ func (in installation) verify(ctx context.Context) ([]part, error) {
 	return missing, nil
 }
 
-func (in installation) stream(want jetstream.StreamConfig) part {
+// stream is a stream as it has to be. One that is made gets a limit of bytes, where one
+// is given, that one which is there needs not have.
+func (in installation) stream(want jetstream.StreamConfig, limit int64) part {
 	return part{
 		what: "stream " + want.Name,
 		look: func(ctx context.Context) ([]Difference, error) {
@@ -165,6 +171,9 @@ func (in installation) stream(want jetstream.StreamConfig) part {
 			return compareStream(want, s.CachedInfo().Config), nil
 		},
 		create: func(ctx context.Context) error {
+			if limit > 0 {
+				want.MaxBytes = limit
+			}
 			_, err := in.js.CreateStream(ctx, want)
 			return err
 		},
