@@ -1590,7 +1590,10 @@ type Run struct {
 	Calls []CallID `json:"calls,omitempty,omitzero"`
 
 	// Cause Why it failed.
-	Cause   string    `json:"cause,omitempty,omitzero"`
+	Cause string `json:"cause,omitempty,omitzero"`
+
+	// Detail What the failure's event says beside the cause, or the beginning of it.
+	Detail  string    `json:"detail,omitempty,omitzero"`
 	EndedAt time.Time `json:"endedAt,omitempty,omitzero"`
 
 	// ID A run's id.

@@ -177,7 +177,7 @@ func (r *Reader) Runs(ctx context.Context, tenant, id string, p Page) (List[view
 			calls, err := decode[[]string](row.Calls)
 			return view.Run{
 				ID: row.ID, Session: id, ParentRunID: row.Parent, State: view.RunState(row.State), Requester: row.Requester,
-				Cause: row.Cause, Calls: calls, StartedAt: row.StartedAt, EndedAt: row.EndedAt, N: uint64(row.N),
+				Cause: row.Cause, Detail: row.Detail, Calls: calls, StartedAt: row.StartedAt, EndedAt: row.EndedAt, N: uint64(row.N),
 			}, err
 		},
 		func(row dbsqlc.RunsRow) place { return place{At: row.QueuedAt, ID: row.ID} })

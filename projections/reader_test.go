@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -425,4 +427,38 @@ func TestPostgresAway(t *testing.T) {
 		t.Errorf("back: %v", err)
 	}
 	same(t, "after an outage", summed(t, pool), fresh(t, log, last))
+}
+
+// A failed run says why: the cause, and what was said of it, masked and not without end.
+func TestRunDetail(t *testing.T) {
+	t.Parallel()
+	pool, log := pgtest.Pool(t), newLog()
+	s := newScribe(t, log)
+	s.create(sid(1))
+	s.ready(sid(1))
+	long := strings.Repeat("é", 2*view.MaxDetail)
+	last := uint64(0)
+	for i, detail := range []string{"no login with token=abcdef", long} {
+		run := fmt.Sprintf("r-%d", i)
+		s.say(sid(1), events.ServiceRunner, session.RunStarted{RunID: run, Requester: "user:alice", Generation: 1})
+		last = s.say(sid(1), events.ServiceRunner, session.RunFailed{RunID: run, Cause: "agent-error", Detail: detail})
+	}
+	p, _ := project(t, Config{Log: log, Pool: pool})
+	if err := p.WaitFor(timeout(t), last); err != nil {
+		t.Fatal(err)
+	}
+	runs, err := reader(t, pool, log).Runs(t.Context(), testTenant, sid(1), Page{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	details := map[string]string{}
+	for _, r := range runs.Items {
+		details[r.ID] = r.Cause + " " + r.Detail
+	}
+	if got := details["r-0"]; got != "agent-error no login with token=‹masked, 6 bytes›" {
+		t.Errorf("%q", got)
+	}
+	if got := []rune(details["r-1"]); len(got) != len("agent-error ")+view.MaxDetail || got[len(got)-1] != '…' {
+		t.Errorf("%d characters: …%q", len(got), string(got[max(0, len(got)-5):]))
+	}
 }

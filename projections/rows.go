@@ -191,6 +191,7 @@ func (b *batch) runRows() dbsqlc.UpsertRunsParams {
 		Instances:  partText(rows, func(r *run) string { return r.instance }),
 		LastKs:     partColumn(rows, func(r *run) int64 { return int64(r.lastK) }),
 		Causes:     partText(rows, func(r *run) string { return view.Visible(view.Masker{}.Text(r.cause)) }),
+		Details:    partText(rows, func(r *run) string { return r.detail }),
 		Calls:      partText(rows, func(r *run) string { return document(append([]string{}, r.calls...)) }),
 		QueuedAt:   partColumn(rows, func(r *run) time.Time { return r.queuedAt }),
 		StartedAt:  partColumn(rows, func(r *run) time.Time { return r.startedAt }),

@@ -23,12 +23,12 @@ type story struct {
 
 // run is a row of runs.
 type run struct {
-	id, parent, requester, instance, cause string
-	state                                  view.RunState
-	lastK                                  uint64
-	calls                                  []string
-	queuedAt, startedAt, endedAt           time.Time
-	n                                      uint64
+	id, parent, requester, instance, cause, detail string
+	state                                          view.RunState
+	lastK                                          uint64
+	calls                                          []string
+	queuedAt, startedAt, endedAt                   time.Time
+	n                                              uint64
 }
 
 // workload is a row of workloads.
@@ -140,6 +140,7 @@ func (s *story) noteRun(meta events.Meta, p session.Payload) {
 		end(p.RunID, state, p.LastK, "")
 	case session.RunFailed:
 		end(p.RunID, view.RunFailed, p.LastK, p.Cause)
+		s.runs[p.RunID].detail = view.ForSession(s.State).Detail(p.Detail)
 	default: // changes no run's row
 	}
 }

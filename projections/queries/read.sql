@@ -39,7 +39,7 @@ SELECT view, n, found FROM (
 ) AS sized WHERE before < @bytes::bigint ORDER BY n;
 
 -- name: Runs :many
-SELECT id, parent, state, requester, cause, calls, queued_at, started_at, ended_at, n FROM runs
+SELECT id, parent, state, requester, cause, detail, calls, queued_at, started_at, ended_at, n FROM runs
 WHERE tenant = @tenant AND session = @session AND (queued_at, id) > (@after_at::timestamptz, @after_id::text)
 ORDER BY queued_at, id LIMIT @most;
 

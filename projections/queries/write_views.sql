@@ -39,15 +39,15 @@ ON CONFLICT (tenant, session, generation) DO UPDATE SET
     claimed_at = excluded.claimed_at, ready_at = excluded.ready_at, released_at = excluded.released_at, n = excluded.n;
 
 -- name: UpsertRuns :exec
-INSERT INTO runs (tenant, session, id, parent, state, requester, instance, last_k, cause, calls, queued_at, started_at, ended_at, n)
+INSERT INTO runs (tenant, session, id, parent, state, requester, instance, last_k, cause, detail, calls, queued_at, started_at, ended_at, n)
 SELECT unnest(@tenants::text[]), unnest(@sessions::text[]), unnest(@ids::text[]), unnest(@parents::text[]),
     unnest(@states::text[]), unnest(@requesters::text[]), unnest(@instances::text[]), unnest(@last_ks::bigint[]),
-    unnest(@causes::text[]), unnest(@calls::text[])::json, unnest(@queued_at::timestamptz[]),
+    unnest(@causes::text[]), unnest(@details::text[]), unnest(@calls::text[])::json, unnest(@queued_at::timestamptz[]),
     nullif(unnest(@started_at::timestamptz[]), '0001-01-01 00:00:00+00'::timestamptz),
     nullif(unnest(@ended_at::timestamptz[]), '0001-01-01 00:00:00+00'::timestamptz), unnest(@ns::bigint[])
 ON CONFLICT (tenant, session, id) DO UPDATE SET
     parent = excluded.parent, state = excluded.state, requester = excluded.requester, instance = excluded.instance,
-    last_k = excluded.last_k, cause = excluded.cause, calls = excluded.calls, started_at = excluded.started_at,
+    last_k = excluded.last_k, cause = excluded.cause, detail = excluded.detail, calls = excluded.calls, started_at = excluded.started_at,
     ended_at = excluded.ended_at, n = excluded.n;
 
 -- name: InsertMessages :exec

@@ -39,16 +39,32 @@ const (
 
 // Run is one turn of the agent. Calls are what an interrupted run waits for.
 type Run struct {
-	ID          string     `json:"id"`
-	Session     string     `json:"session"`
-	ParentRunID string     `json:"parentRunId,omitempty"`
-	State       RunState   `json:"state"`
-	Requester   string     `json:"requester,omitempty"`
-	Cause       string     `json:"cause,omitempty"`
-	Calls       []string   `json:"calls,omitempty"`
-	StartedAt   *time.Time `json:"startedAt,omitempty"`
-	EndedAt     *time.Time `json:"endedAt,omitempty"`
-	N           uint64     `json:"n"`
+	ID          string   `json:"id"`
+	Session     string   `json:"session"`
+	ParentRunID string   `json:"parentRunId,omitempty"`
+	State       RunState `json:"state"`
+	Requester   string   `json:"requester,omitempty"`
+	Cause       string   `json:"cause,omitempty"`
+	// Detail is the beginning of what the failure's event says; see [Masker.Detail].
+	Detail    string     `json:"detail,omitempty"`
+	Calls     []string   `json:"calls,omitempty"`
+	StartedAt *time.Time `json:"startedAt,omitempty"`
+	EndedAt   *time.Time `json:"endedAt,omitempty"`
+	N         uint64     `json:"n"`
+}
+
+// MaxDetail is how many characters of a failure's detail a list shows. The event has
+// all of it.
+const MaxDetail = 2000
+
+// Detail gives the beginning of a detail that an agent may have worded, masked and made
+// visible; "…" stands for what is left out.
+func (m Masker) Detail(s string) string {
+	shown := []rune(Visible(m.Text(s)))
+	if len(shown) <= MaxDetail {
+		return string(shown)
+	}
+	return string(shown[:MaxDetail-1]) + "…"
 }
 
 // aguiMessage is what of an AG-UI message object is shown.

@@ -659,7 +659,7 @@ func (q *Queries) Redact(ctx context.Context, arg RedactParams) ([]byte, error) 
 }
 
 const runs = `-- name: Runs :many
-SELECT id, parent, state, requester, cause, calls, queued_at, started_at, ended_at, n FROM runs
+SELECT id, parent, state, requester, cause, detail, calls, queued_at, started_at, ended_at, n FROM runs
 WHERE tenant = $1 AND session = $2 AND (queued_at, id) > ($3::timestamptz, $4::text)
 ORDER BY queued_at, id LIMIT $5
 `
@@ -678,6 +678,7 @@ type RunsRow struct {
 	State     string
 	Requester string
 	Cause     string
+	Detail    string
 	Calls     []byte
 	QueuedAt  time.Time
 	StartedAt *time.Time
@@ -706,6 +707,7 @@ func (q *Queries) Runs(ctx context.Context, arg RunsParams) ([]RunsRow, error) {
 			&i.State,
 			&i.Requester,
 			&i.Cause,
+			&i.Detail,
 			&i.Calls,
 			&i.QueuedAt,
 			&i.StartedAt,

@@ -284,15 +284,15 @@ func (q *Queries) UpsertCalls(ctx context.Context, arg UpsertCallsParams) error 
 }
 
 const upsertRuns = `-- name: UpsertRuns :exec
-INSERT INTO runs (tenant, session, id, parent, state, requester, instance, last_k, cause, calls, queued_at, started_at, ended_at, n)
+INSERT INTO runs (tenant, session, id, parent, state, requester, instance, last_k, cause, detail, calls, queued_at, started_at, ended_at, n)
 SELECT unnest($1::text[]), unnest($2::text[]), unnest($3::text[]), unnest($4::text[]),
     unnest($5::text[]), unnest($6::text[]), unnest($7::text[]), unnest($8::bigint[]),
-    unnest($9::text[]), unnest($10::text[])::json, unnest($11::timestamptz[]),
-    nullif(unnest($12::timestamptz[]), '0001-01-01 00:00:00+00'::timestamptz),
-    nullif(unnest($13::timestamptz[]), '0001-01-01 00:00:00+00'::timestamptz), unnest($14::bigint[])
+    unnest($9::text[]), unnest($10::text[]), unnest($11::text[])::json, unnest($12::timestamptz[]),
+    nullif(unnest($13::timestamptz[]), '0001-01-01 00:00:00+00'::timestamptz),
+    nullif(unnest($14::timestamptz[]), '0001-01-01 00:00:00+00'::timestamptz), unnest($15::bigint[])
 ON CONFLICT (tenant, session, id) DO UPDATE SET
     parent = excluded.parent, state = excluded.state, requester = excluded.requester, instance = excluded.instance,
-    last_k = excluded.last_k, cause = excluded.cause, calls = excluded.calls, started_at = excluded.started_at,
+    last_k = excluded.last_k, cause = excluded.cause, detail = excluded.detail, calls = excluded.calls, started_at = excluded.started_at,
     ended_at = excluded.ended_at, n = excluded.n
 `
 
@@ -306,6 +306,7 @@ type UpsertRunsParams struct {
 	Instances  []string
 	LastKs     []int64
 	Causes     []string
+	Details    []string
 	Calls      []string
 	QueuedAt   []time.Time
 	StartedAt  []time.Time
@@ -324,6 +325,7 @@ func (q *Queries) UpsertRuns(ctx context.Context, arg UpsertRunsParams) error {
 		arg.Instances,
 		arg.LastKs,
 		arg.Causes,
+		arg.Details,
 		arg.Calls,
 		arg.QueuedAt,
 		arg.StartedAt,

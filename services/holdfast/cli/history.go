@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
@@ -34,7 +35,7 @@ func sessionMessages(o *Options) *cobra.Command {
 						fmt.Fprintln(w, "    "+indent(safe(strings.TrimRight(m.Content, "\n"))))
 					}
 					for _, call := range m.ToolCalls {
-						fmt.Fprintln(w, "    → "+safe(compact(call)))
+						fmt.Fprintln(w, "    → "+safe(called(call)))
 					}
 				}
 				more(w, l.Next)
@@ -43,6 +44,20 @@ func sessionMessages(o *Options) *cobra.Command {
 	}
 	page.flags(cmd)
 	return cmd
+}
+
+// called is one of AG-UI's tool calls on a line: the tool, and what it is called with.
+func called(raw json.RawMessage) string {
+	var call struct {
+		Function struct {
+			Name      string `json:"name"`
+			Arguments string `json:"arguments"`
+		} `json:"function"`
+	}
+	if json.Unmarshal(raw, &call) != nil || call.Function.Name == "" {
+		return compact(raw)
+	}
+	return call.Function.Name + " " + compact(json.RawMessage(call.Function.Arguments))
 }
 
 func sessionRuns(o *Options) *cobra.Command {
@@ -71,7 +86,7 @@ func sessionRuns(o *Options) *cobra.Command {
 							took = run.EndedAt.Sub(run.StartedAt).Round(time.Millisecond).String()
 						}
 					}
-					rows[i] = []string{run.ID, string(run.State), began, took, run.ParentRunID, run.Requester, shortened(run.Cause, 40)}
+					rows[i] = []string{run.ID, string(run.State), began, took, run.ParentRunID, run.Requester, shortened(why(run), 60)}
 				}
 				table(w, []string{"RUN", "STATE", "STARTED", "TOOK", "GOES ON FROM", "REQUESTER", "CAUSE"}, rows)
 				more(w, l.Next)
@@ -106,4 +121,12 @@ func sessionExtend(o *Options) *cobra.Command {
 	cmd.Flags().StringVar(&body.Idle, "idle", "", "put away or end it only this long from now")
 	cmd.Flags().StringVar(&body.Max, "max", "", "end it only this long from now")
 	return cmd
+}
+
+// why is a failed run's cause with what is said of it.
+func why(run api.Run) string {
+	if run.Detail == "" {
+		return run.Cause
+	}
+	return run.Cause + ": " + run.Detail
 }

@@ -46,7 +46,7 @@ func messageOf(v view.Message) api.Message {
 func runOf(v view.Run) api.Run {
 	return api.Run{
 		ID: v.ID, Session: v.Session, ParentRunID: v.ParentRunID, State: api.RunState(v.State), Requester: v.Requester,
-		Cause: v.Cause, Calls: v.Calls, StartedAt: at(v.StartedAt), EndedAt: at(v.EndedAt), N: v.N,
+		Cause: v.Cause, Detail: v.Detail, Calls: v.Calls, StartedAt: at(v.StartedAt), EndedAt: at(v.EndedAt), N: v.N,
 	}
 }
 
