@@ -14,7 +14,7 @@
 //
 // Try it against `holdfast dev`:
 //
-//	(cd examples/go && CGO_ENABLED=0 go build -o agent .)
+//	(cd examples/go && CGO_ENABLED=0 GOWORK=off go build -o agent .)
 //	holdfast policy apply -f examples/policy.yaml
 //	holdfast runtime apply -f examples/go/runtime.yaml
 //	holdfast session create notes-go -m 'note call the plumber on Monday' -w
