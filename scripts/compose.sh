@@ -24,7 +24,8 @@ compose() {
 up() {
 	# Nothing is built or pulled here: `make images` did.
 	compose up --detach --no-build --pull never --wait --wait-timeout 180 --remove-orphans "$@"
-	compose run --rm -T --no-deps defaults
+	# It would read the terminal, for which whoever runs in the background is stopped.
+	compose run --rm -T --no-deps defaults </dev/null
 	local url admin
 	url=http://$(compose port gateway 7070)
 	admin=$(sed -n 's/^HOLDFAST_ADMIN_TOKEN=//p' "$folder/env")
