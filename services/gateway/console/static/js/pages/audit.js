@@ -36,7 +36,7 @@ function Filters({ filter, types }) {
     <form class="filters" onSubmit=${submit} role="search" aria-label="Filter events">
       ${field('session', 'Session', { placeholder: 's-…', maxlength: 22 })}
       ${field('actor', 'Actor', { placeholder: 'user:bob' })}
-      ${field('type', 'Type', { placeholder: 'call.approved, call.denied', list: 'event-types' })}
+      ${field('type', 'Type', { placeholder: 'call.denied', list: 'event-types' })}
       ${field('from', 'From', { type: 'datetime-local', step: 1 })}
       ${field('to', 'Before', { type: 'datetime-local', step: 1 })}
       <div class="answer"><button class="primary">Filter</button>
