@@ -46,7 +46,7 @@ func root() *cobra.Command {
 	o.Flags(cmd)
 	cmd.PersistentPreRunE = func(*cobra.Command, []string) error { return o.Check() }
 	cmd.AddCommand(
-		operate.Dev(o, version), operate.Serve(version), operate.Ready(), operate.Install(), operate.NATSConf(), operate.Token(o), operate.Version(o, version),
+		operate.Dev(o, version), operate.Serve(version), operate.Ready(), operate.Install(o), operate.NATSConf(), operate.Token(o), operate.Version(o, version),
 		operate.Projections(o), doctor.Command(o),
 		cli.Demo(o), cli.Runtime(o), cli.Policy(o), cli.Session(o), cli.Approvals(o), cli.Parked(o), cli.Audit(o), cli.Replay(o),
 	)

@@ -57,7 +57,8 @@ func approvalsList(o *Options) *cobra.Command {
 		},
 	}
 	page.flags(cmd)
-	cmd.Flags().StringSliceVar(&states, "state", pendingOnly, "only these states")
+	cmd.Flags().StringSliceVar(&states, "state", pendingOnly, "only these states, such as approved, denied, expired, completed")
+	Words(cmd, "state", "proposed", "allowed", "pending", "approved", "denied", "expired", "cancelled", "superseded", "started", "delegated", "completed", "lapsed")
 	return cmd
 }
 

@@ -32,8 +32,8 @@ func (o *Options) Flags(cmd *cobra.Command) {
 	f.StringVar(&o.DataDir, "data-dir", "", "data directory of the dev that runs here")
 	f.StringVar(&o.Tenant, "tenant", "", "tenant, where you have several")
 	f.StringVarP(&o.Output, "output", "o", "text", "output: text or json")
-	words(cmd, "output", "text", "json")
-	if err := cmd.RegisterFlagCompletionFunc("as", o.people); err != nil {
+	Words(cmd, "output", "text", "json")
+	if err := cmd.RegisterFlagCompletionFunc("as", o.People); err != nil {
 		panic(err) // no such flag: a mistake in this function
 	}
 }

@@ -47,8 +47,8 @@ func (o *Options) completed(list lister, commands ...*cobra.Command) {
 	}
 }
 
-// words lets a shell complete a flag that takes one of a few words.
-func words(cmd *cobra.Command, flag string, these ...string) {
+// Words lets a shell complete a flag that takes one of a few words.
+func Words(cmd *cobra.Command, flag string, these ...string) {
 	if err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(these, cobra.ShellCompDirectiveNoFileComp)); err != nil {
 		panic(err) // no such flag: a mistake in this package
 	}
@@ -113,8 +113,8 @@ func policyNames(ctx context.Context, c *apiclient.ClientWithResponses) ([]strin
 	return offered, nil
 }
 
-// people are those whose tokens the dev that runs here has.
-func (o *Options) people(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+// People completes the names of those whose tokens the dev that runs here has.
+func (o *Options) People(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 	dir, err := o.Directory()
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp

@@ -8,6 +8,7 @@ import (
 	"io"
 	"maps"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -130,7 +131,8 @@ func sessionList(o *Options) *cobra.Command {
 		},
 	}
 	page.flags(cmd)
-	cmd.Flags().StringSliceVar(&phases, "phase", nil, "only these phases")
+	cmd.Flags().StringSliceVar(&phases, "phase", nil, "only these phases, such as ready, suspended, ended")
+	Words(cmd, "phase", "pending", "claimed", "ready", "suspending", "suspended", "resuming", "ending", "ended")
 	cmd.Flags().StringSliceVar(&labels, "label", nil, "only with this label, key=value")
 	return cmd
 }
@@ -166,6 +168,9 @@ func phaseOf(s api.Session) string {
 	return string(s.Phase)
 }
 
+// moment is what a session can be shown as of, as the API takes it.
+var moment = regexp.MustCompile(`^([1-9][0-9]{0,18}|[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt][0-9:.]{8,18}([Zz]|[+-][0-9]{2}:[0-9]{2}))$`)
+
 func sessionShow(o *Options) *cobra.Command {
 	var asOf string
 	cmd := &cobra.Command{
@@ -177,6 +182,9 @@ func sessionShow(o *Options) *cobra.Command {
 			}
 			params := &api.GetSessionParams{}
 			if asOf != "" {
+				if !moment.MatchString(asOf) {
+					return usagef("--as-of %q: name an n of the session, such as 5, or a time, such as 2026-01-02T15:04:05Z", asOf)
+				}
 				params.AsOf = &asOf
 			}
 			r, err := c.GetSessionWithResponse(cmd.Context(), args[0], params)
@@ -262,7 +270,7 @@ func sessionSend(o *Options) *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&busy, "when-busy", "queue", "while a run is open: queue, reject or cancel")
-	words(cmd, "when-busy", string(api.WhenBusyQueue), string(api.WhenBusyReject), string(api.WhenBusyCancel))
+	Words(cmd, "when-busy", string(api.WhenBusyQueue), string(api.WhenBusyReject), string(api.WhenBusyCancel))
 	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "follow it until its run ends or waits for somebody")
 	return cmd
 }

@@ -25,15 +25,14 @@ import (
 	"github.com/holdfast-io/holdfast/services/internal/command"
 )
 
-// startTimeout bounds the time until every part works.
+// startTimeout bounds the time until every part works; while the views catch up with
+// what the log got without them, it is the time in which nothing moves.
 const startTimeout = 60 * time.Second
 
 // settle waits until every part works, applies what a new dev has, and makes the
 // console's URL.
 func (p *Program) settle(ctx context.Context, g ground, gw *gateway.Gateway) error {
-	wait, cancel := context.WithTimeout(ctx, startTimeout)
-	defer cancel()
-	if err := p.waitReady(wait); err != nil {
+	if err := p.waitReady(ctx, startTimeout); err != nil {
 		return err
 	}
 	nc, err := g.broker.Connect(ctx, broker.UserGateway)
@@ -46,7 +45,7 @@ func (p *Program) settle(ctx context.Context, g ground, gw *gateway.Gateway) err
 		return err
 	}
 	defer closeLog()
-	if err := applyDefaults(wait, &command.Client{NC: nc}, definedIn(log)); err != nil {
+	if err := applyDefaults(ctx, &command.Client{NC: nc}, definedIn(log)); err != nil {
 		return err
 	}
 	p.ConsoleURL = p.URL + "/#code=" + gw.NewCode("admin")
@@ -71,16 +70,22 @@ func definedIn(log eventlog.Log) func(context.Context, events.Aggregate, string)
 
 var errEnded = errors.New("the start was given up")
 
-// waitReady asks readyz until it says yes; what it said last tells what isn't.
-func (p *Program) waitReady(ctx context.Context) error {
+// waitReady asks readyz until it says yes; what it said last tells what isn't. Views
+// that catch up with a long log may take longer than patience, as long as they move:
+// giving up would only have them begin again.
+func (p *Program) waitReady(ctx context.Context, patience time.Duration) error {
 	last := errors.New("no answer yet")
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
+	late := time.NewTimer(patience)
+	defer late.Stop()
 	for {
 		select {
 		case <-p.done: // a part ended: why is what there is to say
 			return errors.Join(p.err, errEnded)
 		case <-ctx.Done():
+			return fmt.Errorf("not ready: %w: %w", ctx.Err(), last)
+		case <-late.C:
 			select {
 			case <-p.done:
 				return errors.Join(p.err, errEnded)
@@ -89,11 +94,18 @@ func (p *Program) waitReady(ctx context.Context) error {
 			}
 		case <-tick.C:
 		}
+		before := last
 		if last = p.ready(ctx); last == nil {
 			return nil
 		}
+		if errors.Is(last, errCatchingUp) && last.Error() != before.Error() {
+			late.Reset(patience)
+		}
 	}
 }
+
+// errCatchingUp says that all works but for views that are behind.
+var errCatchingUp = errors.New("the views catch up")
 
 func (p *Program) ready(ctx context.Context) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, p.URL+"/readyz", nil)
@@ -117,6 +129,9 @@ func (p *Program) ready(ctx context.Context) error {
 		if !part.Ready {
 			missing = append(missing, part.Name+": "+part.Detail)
 		}
+	}
+	if len(missing) == 1 && strings.HasPrefix(missing[0], "projector: ") {
+		return fmt.Errorf("%w: %s", errCatchingUp, missing[0])
 	}
 	return errors.New(strings.Join(missing, "; "))
 }

@@ -100,11 +100,11 @@ func TestStreamsThatAreMissing(t *testing.T) {
 func TestADataDirectory(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	want(t, dataDir(filepath.Join(dir, "not", "yet")), "machine.tokens", Fine, "none yet")
+	want(t, dataDir(t.Context(), filepath.Join(dir, "not", "yet")), "machine.tokens", Fine, "none yet")
 	if err := os.WriteFile(filepath.Join(dir, "tokens.yaml"), nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	found := dataDir(dir)
+	found := dataDir(t.Context(), dir)
 	want(t, found, "machine.tokens", Broken, "can be read by others", "chmod 600")
 	for _, f := range found {
 		if f.Name == "machine.sync" && !strings.Contains(f.Detail, "on the disk after") {

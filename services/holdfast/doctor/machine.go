@@ -15,6 +15,7 @@ import (
 	"github.com/holdfast-io/holdfast/migrations/pgserver"
 	"github.com/holdfast-io/holdfast/services/holdfast/cli"
 	"github.com/holdfast-io/holdfast/services/holdfast/dev"
+	"github.com/holdfast-io/holdfast/services/internal/brake"
 	"github.com/holdfast-io/holdfast/services/workload"
 )
 
@@ -22,10 +23,10 @@ const (
 	// fewFiles is how many open files a process has to be allowed: a socket a viewer,
 	// and those of NATS and Postgres.
 	fewFiles = 4096
-	// littleSpace is what should be free for a log and workspaces, and brakeShare how
-	// full the log's brake lets a disk become.
+	// littleSpace is what should be free for a log and workspaces, and fillingUp how
+	// much of a disk may be used, as the log's brake counts it, before it is worth a word.
 	littleSpace = 2 << 30
-	brakeShare  = 0.85
+	fillingUp   = 0.7
 	// slowSync is how long a write may take to be on the disk: every command waits for
 	// at least one.
 	slowSync = 20 * time.Millisecond
@@ -38,7 +39,7 @@ func examineMachine(ctx context.Context, o *cli.Options) []Finding {
 	if err != nil {
 		return append(found, broken("machine.data", err.Error(), "name a directory with --data-dir"))
 	}
-	return append(found, dataDir(dir)...)
+	return append(found, dataDir(ctx, dir)...)
 }
 
 func postgresPrograms(ctx context.Context) Finding {
@@ -101,37 +102,49 @@ func openFiles() Finding {
 }
 
 // dataDir looks at where dev keeps its data, or will.
-func dataDir(dir string) []Finding {
+func dataDir(ctx context.Context, dir string) []Finding {
 	there := dir
 	for ; ; there = filepath.Dir(there) { // where it will be made
 		if _, err := os.Stat(there); err == nil || there == filepath.Dir(there) {
 			break
 		}
 	}
-	found := []Finding{space(dir, there), tokens(dir)}
+	found := []Finding{space(ctx, dir, there), tokens(dir)}
 	if there == dir {
 		found = append(found, syncing(dir))
 	}
 	return found
 }
 
-func space(dir, there string) Finding {
+func space(ctx context.Context, dir, there string) Finding {
 	const name = "machine.disk"
 	var fsys unix.Statfs_t
-	if err := unix.Statfs(there, &fsys); err != nil {
+	err := unix.Statfs(there, &fsys)
+	var counted []brake.Usage
+	if err == nil {
+		counted, err = brake.Disk(there)(ctx)
+	}
+	if err != nil {
 		return broken(name, fmt.Sprintf("%s: %v", there, err), "name a directory that can be read with --data-dir")
 	}
-	block := uint64(fsys.Bsize)
-	free, all := fsys.Bavail*block, fsys.Blocks*block
-	used := 1 - float64(free)/float64(max(all, 1))
-	text := fmt.Sprintf("%s: %.1f GiB free, %.0f %% used", dir, float64(free)/(1<<30), 100*used)
+	free := fsys.Bavail * uint64(fsys.Bsize) //nolint:gosec // a block's size
+	text := fmt.Sprintf("%s: %.1f GiB free", dir, float64(free)/(1<<30))
 	if fsys.Type == unix.TMPFS_MAGIC {
 		return warning(name, text+"; it is in memory", "keep the data on a disk: what is in memory does not survive a restart of the machine")
 	}
-	if used > brakeShare || free < littleSpace {
-		return warning(name, text, fmt.Sprintf("make room: over %.0f %% the log takes only what ends something", 100*brakeShare))
+	if free < littleSpace || slices.ContainsFunc(counted, func(u brake.Usage) bool { return u.Share() > fillingUp }) {
+		return warning(name, text, fmt.Sprintf("make room: with %.1f GiB free the log takes only what ends something", brakesAt(counted)))
 	}
 	return fine(name, "%s", text)
+}
+
+// brakesAt is how many GiB are left where the log's brake is set.
+func brakesAt(counted []brake.Usage) float64 {
+	var most uint64
+	for _, u := range counted {
+		most = max(most, u.Limit)
+	}
+	return (1 - brake.SetAt) * float64(most) / (1 << 30)
 }
 
 func tokens(dir string) Finding {

@@ -26,17 +26,14 @@ func Dev(o *cli.Options, version string) *cobra.Command {
 		Long: "Starts an embedded NATS, its own Postgres (or the one in HOLDFAST_POSTGRES_URL), all services, the local\n" +
 			"driver and the console. What was accepted survives a crash; the next start goes on with it.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if cfg.DataDir = o.DataDir; cfg.DataDir == "" {
-				var err error
-				if cfg.DataDir, err = dev.DefaultDataDir(); err != nil {
-					return err
-				}
+			var err error
+			if cfg.DataDir, err = o.Directory(); err != nil {
+				return err
 			}
 			if !slices.Contains([]string{"namespaces", "gvisor", "none"}, cfg.Isolation) {
 				return cli.Usage(fmt.Errorf("isolation %q: use namespaces, gvisor or none", cfg.Isolation))
 			}
 			cfg.PostgresURL = os.Getenv(postgres.EnvURL)
-			var err error
 			if cfg.Logger, err = look.logger(cmd.ErrOrStderr(), slog.LevelWarn); err != nil {
 				return err
 			}

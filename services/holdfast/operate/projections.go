@@ -2,7 +2,6 @@ package operate
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -38,11 +37,7 @@ func Projections(o *cli.Options) *cobra.Command {
 			if err := onProjections(cmd, o, use); err != nil {
 				return err
 			}
-			if o.Output == "json" {
-				return json.NewEncoder(cmd.OutOrStdout()).Encode(report)
-			}
-			tell(cmd.OutOrStdout(), report)
-			return nil
+			return o.Show(cmd.OutOrStdout(), report, func(w io.Writer) { tell(w, report) })
 		},
 	}
 	rebuild.Flags().BoolVar(&compare, "compare", false, "only compare; leave the live views in place")
@@ -54,12 +49,9 @@ func Projections(o *cli.Options) *cobra.Command {
 func onProjections(cmd *cobra.Command, o *cli.Options, use func(context.Context, eventlog.Log, *pgxpool.Pool) error) error {
 	ctx, log := cmd.Context(), plainLogger(cmd.ErrOrStderr())
 	if os.Getenv(broker.EnvURL) == "" {
-		dir := o.DataDir
-		if dir == "" {
-			var err error
-			if dir, err = dev.DefaultDataDir(); err != nil {
-				return err
-			}
+		dir, err := o.Directory()
+		if err != nil {
+			return err
 		}
 		return dev.Offline(ctx, dev.Config{DataDir: dir, SyncAlways: true, PostgresURL: os.Getenv(postgres.EnvURL), Logger: log}, use)
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"os"
@@ -233,7 +234,7 @@ func connectNATS(ctx context.Context, u broker.User, log *slog.Logger) (*nats.Co
 }
 
 // Install is `holdfast install`.
-func Install() *cobra.Command {
+func Install(o *cli.Options) *cobra.Command {
 	var (
 		replicas int
 		logBytes int64
@@ -267,8 +268,9 @@ func Install() *cobra.Command {
 					return err
 				}
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "installed: log %s, epoch %s\n", genesis.LogID, genesis.Epoch)
-			return err
+			return o.Show(cmd.OutOrStdout(), genesis, func(w io.Writer) {
+				fmt.Fprintf(w, "installed: log %s, epoch %s\n", genesis.LogID, genesis.Epoch)
+			})
 		},
 	}
 	cmd.Flags().IntVar(&replicas, "replicas", 1, "of the streams; 3 on a cluster")
