@@ -45,6 +45,41 @@ func TestLargeOutput(t *testing.T) {
 	}
 }
 
+// A page of questions is bounded by their arguments' bytes, and the next one goes on.
+func TestLargeApprovals(t *testing.T) {
+	t.Parallel()
+	pool, log := pgtest.Pool(t), newLog()
+	s := newScribe(t, log)
+	p, _ := project(t, Config{Log: log, Pool: pool})
+	if err := p.WaitFor(timeout(t), s.create(sid(1))); err != nil {
+		t.Fatal(err)
+	}
+	for i := 1; i <= 4; i++ {
+		if _, err := pool.Exec(t.Context(), `INSERT INTO approvals (tenant, session, id, state, requester, asked_at, decided_by, reason, view, n)
+			VALUES ($1, $2, $3, 'pending', 'alice', now(), '', '', ('{"id":"' || $3::text || '","tool":"' || repeat('a', 5242880) || '"}')::json, 1)`,
+			testTenant, sid(1), sid(1)+".c-"+string(rune('0'+i))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r := reader(t, pool, log)
+	for name, f := range map[string]ApprovalFilter{"all": {}, "open": {States: []session.CallState{session.CallStatePending}}} {
+		seen, pages := map[string]bool{}, 0
+		for page := (Page{}); pages == 0 || page.Cursor != ""; pages++ {
+			l, err := r.Approvals(t.Context(), testTenant, f, page)
+			if err != nil || len(l.Items) > 2 {
+				t.Fatalf("%s: a page of %d, %v", name, len(l.Items), err)
+			}
+			for _, a := range l.Items {
+				seen[a.ID] = true
+			}
+			page.Cursor = l.Next
+		}
+		if len(seen) != 4 {
+			t.Errorf("%s: %d of 4 on %d pages", name, len(seen), pages)
+		}
+	}
+}
+
 // Contents that lie beside the log are in the views whole, page after page; the store's
 // outage has the projector wait; contents that are lost fault their session alone, and
 // the audit log says so in their place. Views that are made anew are the same.

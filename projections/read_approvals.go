@@ -27,13 +27,13 @@ func (r *Reader) Approvals(ctx context.Context, tenant string, f ApprovalFilter,
 		return List[view.Approval]{}, err
 	}
 	rows, err := r.q.Approvals(ctx, dbsqlc.ApprovalsParams{
-		Tenant: tenant, Session: clean(f.Session), BeforeAt: at.At, BeforeID: at.ID, Most: int32(p.limit() + 1),
+		Tenant: tenant, Session: clean(f.Session), BeforeAt: at.At, BeforeID: at.ID, Most: int32(p.limit() + 1), Bytes: pageBytes,
 		States: texts(f.States, func(s session.CallState) string { return string(s) }),
 	})
 	if err != nil {
 		return List[view.Approval]{}, readError(err)
 	}
-	return list(name, rows, p.limit(),
+	return listBytes(name, rows, p.limit(), func(row dbsqlc.ApprovalsRow) int64 { return row.Found },
 		func(row dbsqlc.ApprovalsRow) (view.Approval, error) { return decode[view.Approval](row.View) },
 		func(row dbsqlc.ApprovalsRow) place { return place{At: row.AskedAt, ID: row.ID} })
 }
@@ -45,12 +45,12 @@ func (r *Reader) pending(ctx context.Context, tenant, session string, p Page) (L
 		return List[view.Approval]{}, err
 	}
 	rows, err := r.q.PendingApprovals(ctx, dbsqlc.PendingApprovalsParams{
-		Tenant: tenant, Session: clean(session), AfterAt: at.At, AfterID: at.ID, Most: int32(p.limit() + 1),
+		Tenant: tenant, Session: clean(session), AfterAt: at.At, AfterID: at.ID, Most: int32(p.limit() + 1), Bytes: pageBytes,
 	})
 	if err != nil {
 		return List[view.Approval]{}, readError(err)
 	}
-	return list(name, rows, p.limit(),
+	return listBytes(name, rows, p.limit(), func(row dbsqlc.PendingApprovalsRow) int64 { return row.Found },
 		func(row dbsqlc.PendingApprovalsRow) (view.Approval, error) { return decode[view.Approval](row.View) },
 		func(row dbsqlc.PendingApprovalsRow) place { return place{At: row.Due, ID: row.ID} })
 }

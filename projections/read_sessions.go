@@ -150,13 +150,9 @@ func (r *Reader) Messages(ctx context.Context, tenant, id string, p Page) (List[
 	if err != nil {
 		return List[view.Message]{}, readError(err)
 	}
-	placeOf := func(row dbsqlc.MessagesRow) place { return place{N: uint64(row.N)} }
-	l, err := list(name, rows, p.limit(),
-		func(row dbsqlc.MessagesRow) (view.Message, error) { return decode[view.Message](row.View) }, placeOf)
-	if n := len(rows); n > 0 && int64(n) < rows[0].Found && l.Next == "" { // cut by its bytes
-		l.Next = placeOf(rows[n-1]).cursor(name)
-	}
-	return l, err
+	return listBytes(name, rows, p.limit(), func(row dbsqlc.MessagesRow) int64 { return row.Found },
+		func(row dbsqlc.MessagesRow) (view.Message, error) { return decode[view.Message](row.View) },
+		func(row dbsqlc.MessagesRow) place { return place{N: uint64(row.N)} })
 }
 
 // Runs lists a session's runs in the order in which they were queued.

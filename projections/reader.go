@@ -143,6 +143,16 @@ func list[R, T any](name string, rows []R, limit int, item func(R) (T, error), a
 	return l, nil
 }
 
+// listBytes is list for rows that may be large: they are all that were found, or the
+// first of them up to a number of bytes.
+func listBytes[R, T any](name string, rows []R, limit int, found func(R) int64, item func(R) (T, error), at func(R) place) (List[T], error) {
+	l, err := list(name, rows, limit, item, at)
+	if n := len(rows); err == nil && n > 0 && int64(n) < found(rows[0]) && l.Next == "" {
+		l.Next = at(rows[n-1]).cursor(name)
+	}
+	return l, err
+}
+
 // decode reads a stored view.
 func decode[T any](raw []byte) (T, error) {
 	var v T

@@ -71,21 +71,32 @@ WHERE tenant = @tenant AND session = @session OR tenant = '' AND session = '';
 
 -- The inbox: what is pending, the nearest deadline first.
 -- name: PendingApprovals :many
-SELECT view, coalesce(deadline, '9999-12-31 00:00:00+00')::timestamptz AS due, id FROM approvals
-WHERE tenant = @tenant AND state = 'pending'
-  AND (@session::text = '' OR session = @session)
-  AND (coalesce(deadline, '9999-12-31 00:00:00+00'), id) > (@after_at::timestamptz, @after_id::text)
-ORDER BY coalesce(deadline, '9999-12-31 00:00:00+00'), id
-LIMIT @most;
+SELECT view, due, id, found FROM (
+    SELECT view, due, id, count(*) OVER () AS found, sum(pg_column_size(view)) OVER (ORDER BY due, id) - pg_column_size(view) AS before
+    FROM (
+        SELECT view, coalesce(deadline, '9999-12-31 00:00:00+00')::timestamptz AS due, id FROM approvals
+        WHERE tenant = @tenant AND state = 'pending'
+          AND (@session::text = '' OR session = @session)
+          AND (coalesce(deadline, '9999-12-31 00:00:00+00'), id) > (@after_at::timestamptz, @after_id::text)
+        ORDER BY coalesce(deadline, '9999-12-31 00:00:00+00'), id
+        LIMIT @most
+    ) AS r
+) AS sized WHERE before < @bytes::bigint ORDER BY due, id;
 
 -- name: Approvals :many
-SELECT view, asked_at, id FROM approvals
-WHERE tenant = @tenant
-  AND (cardinality(@states::text[]) = 0 OR state = ANY (@states::text[]))
-  AND (@session::text = '' OR session = @session)
-  AND (asked_at, id) < (@before_at::timestamptz, @before_id::text)
-ORDER BY asked_at DESC, id DESC
-LIMIT @most;
+SELECT view, asked_at, id, found FROM (
+    SELECT view, asked_at, id, count(*) OVER () AS found,
+        sum(pg_column_size(view)) OVER (ORDER BY asked_at DESC, id DESC) - pg_column_size(view) AS before
+    FROM (
+        SELECT view, asked_at, id FROM approvals
+        WHERE tenant = @tenant
+          AND (cardinality(@states::text[]) = 0 OR state = ANY (@states::text[]))
+          AND (@session::text = '' OR session = @session)
+          AND (asked_at, id) < (@before_at::timestamptz, @before_id::text)
+        ORDER BY asked_at DESC, id DESC
+        LIMIT @most
+    ) AS r
+) AS sized WHERE before < @bytes::bigint ORDER BY asked_at DESC, id DESC;
 
 -- name: Approval :one
 SELECT view FROM approvals WHERE tenant = $1 AND session = $2 AND id = $3;

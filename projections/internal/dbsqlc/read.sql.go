@@ -28,13 +28,19 @@ func (q *Queries) Approval(ctx context.Context, arg ApprovalParams) ([]byte, err
 }
 
 const approvals = `-- name: Approvals :many
-SELECT view, asked_at, id FROM approvals
-WHERE tenant = $1
-  AND (cardinality($2::text[]) = 0 OR state = ANY ($2::text[]))
-  AND ($3::text = '' OR session = $3)
-  AND (asked_at, id) < ($4::timestamptz, $5::text)
-ORDER BY asked_at DESC, id DESC
-LIMIT $6
+SELECT view, asked_at, id, found FROM (
+    SELECT view, asked_at, id, count(*) OVER () AS found,
+        sum(pg_column_size(view)) OVER (ORDER BY asked_at DESC, id DESC) - pg_column_size(view) AS before
+    FROM (
+        SELECT view, asked_at, id FROM approvals
+        WHERE tenant = $1
+          AND (cardinality($2::text[]) = 0 OR state = ANY ($2::text[]))
+          AND ($3::text = '' OR session = $3)
+          AND (asked_at, id) < ($4::timestamptz, $5::text)
+        ORDER BY asked_at DESC, id DESC
+        LIMIT $6
+    ) AS r
+) AS sized WHERE before < $7::bigint ORDER BY asked_at DESC, id DESC
 `
 
 type ApprovalsParams struct {
@@ -44,12 +50,14 @@ type ApprovalsParams struct {
 	BeforeAt time.Time
 	BeforeID string
 	Most     int32
+	Bytes    int64
 }
 
 type ApprovalsRow struct {
 	View    []byte
 	AskedAt time.Time
 	ID      string
+	Found   int64
 }
 
 func (q *Queries) Approvals(ctx context.Context, arg ApprovalsParams) ([]ApprovalsRow, error) {
@@ -60,6 +68,7 @@ func (q *Queries) Approvals(ctx context.Context, arg ApprovalsParams) ([]Approva
 		arg.BeforeAt,
 		arg.BeforeID,
 		arg.Most,
+		arg.Bytes,
 	)
 	if err != nil {
 		return nil, err
@@ -68,7 +77,12 @@ func (q *Queries) Approvals(ctx context.Context, arg ApprovalsParams) ([]Approva
 	var items []ApprovalsRow
 	for rows.Next() {
 		var i ApprovalsRow
-		if err := rows.Scan(&i.View, &i.AskedAt, &i.ID); err != nil {
+		if err := rows.Scan(
+			&i.View,
+			&i.AskedAt,
+			&i.ID,
+			&i.Found,
+		); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -512,12 +526,17 @@ func (q *Queries) OutputFloor(ctx context.Context, arg OutputFloorParams) (int64
 }
 
 const pendingApprovals = `-- name: PendingApprovals :many
-SELECT view, coalesce(deadline, '9999-12-31 00:00:00+00')::timestamptz AS due, id FROM approvals
-WHERE tenant = $1 AND state = 'pending'
-  AND ($2::text = '' OR session = $2)
-  AND (coalesce(deadline, '9999-12-31 00:00:00+00'), id) > ($3::timestamptz, $4::text)
-ORDER BY coalesce(deadline, '9999-12-31 00:00:00+00'), id
-LIMIT $5
+SELECT view, due, id, found FROM (
+    SELECT view, due, id, count(*) OVER () AS found, sum(pg_column_size(view)) OVER (ORDER BY due, id) - pg_column_size(view) AS before
+    FROM (
+        SELECT view, coalesce(deadline, '9999-12-31 00:00:00+00')::timestamptz AS due, id FROM approvals
+        WHERE tenant = $1 AND state = 'pending'
+          AND ($2::text = '' OR session = $2)
+          AND (coalesce(deadline, '9999-12-31 00:00:00+00'), id) > ($3::timestamptz, $4::text)
+        ORDER BY coalesce(deadline, '9999-12-31 00:00:00+00'), id
+        LIMIT $5
+    ) AS r
+) AS sized WHERE before < $6::bigint ORDER BY due, id
 `
 
 type PendingApprovalsParams struct {
@@ -526,12 +545,14 @@ type PendingApprovalsParams struct {
 	AfterAt time.Time
 	AfterID string
 	Most    int32
+	Bytes   int64
 }
 
 type PendingApprovalsRow struct {
-	View []byte
-	Due  time.Time
-	ID   string
+	View  []byte
+	Due   time.Time
+	ID    string
+	Found int64
 }
 
 // The inbox: what is pending, the nearest deadline first.
@@ -542,6 +563,7 @@ func (q *Queries) PendingApprovals(ctx context.Context, arg PendingApprovalsPara
 		arg.AfterAt,
 		arg.AfterID,
 		arg.Most,
+		arg.Bytes,
 	)
 	if err != nil {
 		return nil, err
@@ -550,7 +572,12 @@ func (q *Queries) PendingApprovals(ctx context.Context, arg PendingApprovalsPara
 	var items []PendingApprovalsRow
 	for rows.Next() {
 		var i PendingApprovalsRow
-		if err := rows.Scan(&i.View, &i.Due, &i.ID); err != nil {
+		if err := rows.Scan(
+			&i.View,
+			&i.Due,
+			&i.ID,
+			&i.Found,
+		); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
