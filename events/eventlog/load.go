@@ -106,6 +106,10 @@ const (
 	// copyPause is how long a copy that failed isn't asked, so that the loads of that
 	// time don't each wait for it.
 	copyPause = 5 * time.Second
+	// copiesAtOnce is how many aggregates are read from the copy at a time. After a pause
+	// all that happened meanwhile is loaded at once, and more would finish none sooner:
+	// they would take Postgres and the processor from the views that have to catch up.
+	copiesAtOnce = 4
 )
 
 // copied gives what the copy has of a subject; nothing where it can't be read, or
@@ -116,6 +120,12 @@ func (s *Store[A]) copied(ctx context.Context, subject string) []events.Message 
 	}
 	within, cancel := context.WithTimeout(ctx, copyWithin)
 	defer cancel()
+	select {
+	case s.copying <- struct{}{}:
+		defer func() { <-s.copying }()
+	case <-within.Done():
+		return nil // the log has it all, too
+	}
 	ms, err := s.cfg.Copy.Envelopes(within, s.cfg.Epoch, subject)
 	if err != nil {
 		if ctx.Err() == nil {

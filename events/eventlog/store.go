@@ -52,6 +52,8 @@ type Store[A Aggregate] struct {
 	cfg   Config[A]
 	locks keyLocks
 	cache *cache[A]
+	// copying holds a slot for each reading of the copy that is under way.
+	copying chan struct{}
 	// copyAgain is when the copy may be asked again, in Unix nanoseconds.
 	copyAgain atomic.Int64
 }
@@ -88,7 +90,7 @@ func NewStore[A Aggregate](cfg Config[A]) *Store[A] {
 	if cfg.CacheBytes == 0 {
 		cfg.CacheBytes = 256 << 20
 	}
-	return &Store[A]{cfg: cfg, cache: newCache[A](cfg.CacheSize, cfg.CacheBytes)}
+	return &Store[A]{cfg: cfg, cache: newCache[A](cfg.CacheSize, cfg.CacheBytes), copying: make(chan struct{}, copiesAtOnce)}
 }
 
 // Command says who wants something done, under which id.

@@ -4,8 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
@@ -119,4 +123,67 @@ func TestOneAtATimeForASubject(t *testing.T) {
 	if err := <-done; err != nil {
 		t.Error(err)
 	}
+}
+
+// crowded is a copy that notes how many read it at once, and lets them go on once as
+// many as may have come.
+type crowded struct {
+	come chan struct{}
+	goOn chan struct{}
+	now  atomic.Int64
+	most atomic.Int64
+}
+
+// Envelopes implements eventlog.Copy.
+func (c *crowded) Envelopes(ctx context.Context, _, _ string) ([]events.Message, error) {
+	n := c.now.Add(1)
+	defer c.now.Add(-1)
+	for most := c.most.Load(); n > most && !c.most.CompareAndSwap(most, n); most = c.most.Load() {
+	}
+	c.come <- struct{}{}
+	select {
+	case <-c.goOn:
+	case <-ctx.Done():
+	}
+	return nil, ctx.Err()
+}
+
+// Of a herd of loads few read the copy at a time, all come to their end, and one that
+// waits too long does without.
+func TestFewReadTheCopyAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := memlog.New(eventlog.Genesis{})
+		const herd, few = 40, 4
+		cmd := eventlog.Command{ID: "c1", Actor: events.Actor{Kind: events.ActorPerson, ID: "alice"}}
+		subjectOf := func(i int) string { return fmt.Sprintf("ev.t1.s.s-%d", i) }
+		for i := range herd {
+			if _, err := storeOn(log).Execute(t.Context(), subjectOf(i), cmd, send("r")); err != nil {
+				t.Fatal(err)
+			}
+		}
+		copied := &crowded{come: make(chan struct{}, herd), goOn: make(chan struct{})}
+		s := eventlog.NewStore(eventlog.Config[*session.State]{Log: log, New: session.New, Service: events.ServiceSession, Copy: copied})
+		var reads sync.WaitGroup
+		for i := range herd {
+			reads.Go(func() {
+				err := s.Read(t.Context(), subjectOf(i), func(snap eventlog.Snapshot[*session.State]) error {
+					if snap.N != 1 {
+						t.Errorf("session %d is at n %d", i, snap.N)
+					}
+					return nil
+				})
+				if err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		for range 3 * few { // some in turn, and the rest after they have waited
+			<-copied.come
+			copied.goOn <- struct{}{}
+		}
+		reads.Wait()
+		if most := copied.most.Load(); most != few {
+			t.Errorf("%d read the copy at once, want %d", most, few)
+		}
+	})
 }
