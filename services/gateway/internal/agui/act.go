@@ -31,22 +31,46 @@ func (x *exchange) act(ctx context.Context) error {
 	return x.send(ctx)
 }
 
+// cancelTries is how often what runs is looked at again where a run that was to be
+// cancelled had gone on in another.
+const cancelTries = 3
+
 // cancel ends what is open, parked or queued.
 func (x *exchange) cancel(ctx context.Context) error {
-	var runs []string
-	if x.standing.run != nil {
-		runs = append(runs, x.standing.run.ID)
-	}
-	if x.standing.interrupted != nil {
-		runs = append(runs, x.standing.interrupted.RunID)
-	}
-	for _, run := range append(runs, x.standing.queue...) {
-		err := x.do(ctx, events.ServiceRunner, verbs.CancelRun, events.RandomID(events.PrefixCommand), verbs.CancelRunBody{RunID: run})
-		if p := problem.From(err); p != nil && p.Code != api.CodeIllegalTransition { // else it has ended meanwhile
+	s := x.standing
+	for range cancelTries {
+		gone, err := x.cancelRuns(ctx, s)
+		if err != nil || !gone {
+			return err
+		}
+		// It has ended meanwhile, or a question was answered and its run goes on.
+		if s, err = x.read(ctx); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// cancelRuns cancels the runs of a thread as it stood. gone says that one of them was
+// over.
+func (x *exchange) cancelRuns(ctx context.Context, s *standing) (gone bool, _ error) {
+	var runs []string
+	if s.run != nil {
+		runs = append(runs, s.run.ID)
+	}
+	if s.interrupted != nil {
+		runs = append(runs, s.interrupted.RunID)
+	}
+	for _, run := range append(runs, s.queue...) {
+		err := x.do(ctx, events.ServiceRunner, verbs.CancelRun, events.RandomID(events.PrefixCommand), verbs.CancelRunBody{RunID: run})
+		switch p := problem.From(err); {
+		case p != nil && p.Code == api.CodeIllegalTransition:
+			gone = true
+		case p != nil:
+			return gone, err
+		}
+	}
+	return gone, nil
 }
 
 // send queues the new messages as one run. Only behind an answer or a result of the

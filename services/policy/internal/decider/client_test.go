@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast-io/holdfast/events"
 	"github.com/holdfast-io/holdfast/events/policy"
 	"github.com/holdfast-io/holdfast/events/session"
 	given "github.com/holdfast-io/holdfast/services/internal/decidertest"
@@ -110,5 +111,21 @@ func TestDelegateUnderAnOldID(t *testing.T) {
 				t.Errorf("%s, want %s", got, tc.want)
 			}
 		})
+	}
+}
+
+// A question about a tool of the client's is one that a run is parked on: nobody holds
+// for its answer.
+func TestDelegateParks(t *testing.T) {
+	t.Parallel()
+	c := propose(says(policy.Ask))
+	c.Tool, c.Modes = "pick", []string{session.ModeDelegate}
+	records, err := c.Decide(given.Given(t, offering("pick")), given.Start)
+	if err != nil || len(records) != 3 {
+		t.Fatalf("%d events, %v", len(records), err)
+	}
+	asked, err := session.Decode(records[2], events.ServicePolicy)
+	if q, ok := asked.(session.CallHumanConfirmRequired); !ok || q.Mode != decider.ModePark {
+		t.Errorf("%+v, %v", asked, err)
 	}
 }

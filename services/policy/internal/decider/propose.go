@@ -155,7 +155,7 @@ func (c Propose) question(s *session.State, v rules.Verdict, now time.Time) sess
 		OnDeadline: string(v.Ask.OnDeadline), ExecuteWithin: v.Ask.ExecuteWithin, Risk: v.Ask.Risk,
 		Message: rules.Message(v.Ask.Message, c.Args), Isolation: s.Workload.Isolation,
 	}
-	if slices.Contains(c.Modes, ModePark) {
+	if slices.Contains(c.Modes, ModePark) || c.delegates() { // its run ends and waits
 		q.Mode = ModePark
 	}
 	if !v.Ask.NeverExpire {
