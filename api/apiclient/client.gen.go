@@ -182,7 +182,7 @@ type ClientInterface interface {
 	// PushEventsWithBody Push events
 	//
 	// For agents of the adapter `push`, and answered in their sandbox, at `127.0.0.1:7777`; the gateway refuses it
-	// with 409. AG-UI events of the session's own open run; 16 MiB an event, 24 MiB a batch. `k` of the first event
+	// with 409. AG-UI events of the session's own open run; 16 MiB an event, 24 MiB and 10,000 events a batch. `k` of the first event
 	// numbers them, so a repeated batch is dropped, not doubled. 422 says how an event broke the protocol, and the
 	// run has failed then; 409 that the run is over, or that events are missing before `k`.
 	//
@@ -194,7 +194,7 @@ type ClientInterface interface {
 	// PushEvents Push events
 	//
 	// For agents of the adapter `push`, and answered in their sandbox, at `127.0.0.1:7777`; the gateway refuses it
-	// with 409. AG-UI events of the session's own open run; 16 MiB an event, 24 MiB a batch. `k` of the first event
+	// with 409. AG-UI events of the session's own open run; 16 MiB an event, 24 MiB and 10,000 events a batch. `k` of the first event
 	// numbers them, so a repeated batch is dropped, not doubled. 422 says how an event broke the protocol, and the
 	// run has failed then; 409 that the run is over, or that events are missing before `k`.
 	//
@@ -777,7 +777,7 @@ func (c *Client) StartCall(ctx context.Context, id CallID, body StartCallJSONReq
 // PushEventsWithBody Push events
 //
 // For agents of the adapter `push`, and answered in their sandbox, at `127.0.0.1:7777`; the gateway refuses it
-// with 409. AG-UI events of the session's own open run; 16 MiB an event, 24 MiB a batch. `k` of the first event
+// with 409. AG-UI events of the session's own open run; 16 MiB an event, 24 MiB and 10,000 events a batch. `k` of the first event
 // numbers them, so a repeated batch is dropped, not doubled. 422 says how an event broke the protocol, and the
 // run has failed then; 409 that the run is over, or that events are missing before `k`.
 //
@@ -799,7 +799,7 @@ func (c *Client) PushEventsWithBody(ctx context.Context, contentType string, bod
 // PushEvents Push events
 //
 // For agents of the adapter `push`, and answered in their sandbox, at `127.0.0.1:7777`; the gateway refuses it
-// with 409. AG-UI events of the session's own open run; 16 MiB an event, 24 MiB a batch. `k` of the first event
+// with 409. AG-UI events of the session's own open run; 16 MiB an event, 24 MiB and 10,000 events a batch. `k` of the first event
 // numbers them, so a repeated batch is dropped, not doubled. 422 says how an event broke the protocol, and the
 // run has failed then; 409 that the run is over, or that events are missing before `k`.
 //
@@ -4380,7 +4380,7 @@ type ClientWithResponsesInterface interface {
 	// PushEventsWithBodyWithResponse Push events
 	//
 	// For agents of the adapter `push`, and answered in their sandbox, at `127.0.0.1:7777`; the gateway refuses it
-	// with 409. AG-UI events of the session's own open run; 16 MiB an event, 24 MiB a batch. `k` of the first event
+	// with 409. AG-UI events of the session's own open run; 16 MiB an event, 24 MiB and 10,000 events a batch. `k` of the first event
 	// numbers them, so a repeated batch is dropped, not doubled. 422 says how an event broke the protocol, and the
 	// run has failed then; 409 that the run is over, or that events are missing before `k`.
 	//
@@ -4392,7 +4392,7 @@ type ClientWithResponsesInterface interface {
 	// PushEventsWithResponse Push events
 	//
 	// For agents of the adapter `push`, and answered in their sandbox, at `127.0.0.1:7777`; the gateway refuses it
-	// with 409. AG-UI events of the session's own open run; 16 MiB an event, 24 MiB a batch. `k` of the first event
+	// with 409. AG-UI events of the session's own open run; 16 MiB an event, 24 MiB and 10,000 events a batch. `k` of the first event
 	// numbers them, so a repeated batch is dropped, not doubled. 422 says how an event broke the protocol, and the
 	// run has failed then; 409 that the run is over, or that events are missing before `k`.
 	//
@@ -6856,7 +6856,7 @@ func (c *ClientWithResponses) StartCallWithResponse(ctx context.Context, id Call
 // PushEventsWithBodyWithResponse Push events
 //
 // For agents of the adapter `push`, and answered in their sandbox, at `127.0.0.1:7777`; the gateway refuses it
-// with 409. AG-UI events of the session's own open run; 16 MiB an event, 24 MiB a batch. `k` of the first event
+// with 409. AG-UI events of the session's own open run; 16 MiB an event, 24 MiB and 10,000 events a batch. `k` of the first event
 // numbers them, so a repeated batch is dropped, not doubled. 422 says how an event broke the protocol, and the
 // run has failed then; 409 that the run is over, or that events are missing before `k`.
 //
@@ -6874,7 +6874,7 @@ func (c *ClientWithResponses) PushEventsWithBodyWithResponse(ctx context.Context
 // PushEventsWithResponse Push events
 //
 // For agents of the adapter `push`, and answered in their sandbox, at `127.0.0.1:7777`; the gateway refuses it
-// with 409. AG-UI events of the session's own open run; 16 MiB an event, 24 MiB a batch. `k` of the first event
+// with 409. AG-UI events of the session's own open run; 16 MiB an event, 24 MiB and 10,000 events a batch. `k` of the first event
 // numbers them, so a repeated batch is dropped, not doubled. 422 says how an event broke the protocol, and the
 // run has failed then; 409 that the run is over, or that events are missing before `k`.
 //

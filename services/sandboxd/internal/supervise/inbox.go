@@ -1,9 +1,11 @@
 package supervise
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"strconv"
 	"time"
@@ -13,9 +15,13 @@ import (
 )
 
 const (
-	// maxBatch bounds what an agent pushes at once, in bytes; an event is bounded by
-	// its run.
-	maxBatch = 24 << 20
+	// maxBatch bounds what an agent pushes at once, in bytes, and maxEvents in events; an
+	// event is bounded by its run. Sandboxd has to hold all of it, and each of many small
+	// events takes several times its size.
+	maxBatch  = 24 << 20
+	maxEvents = 10_000
+	// batchTimeout is how long a batch may take to arrive: others wait for it.
+	batchTimeout = 30 * time.Second
 	// maxWait bounds a long poll, defaultWait is its length where none is asked for.
 	maxWait     = 60 * time.Second
 	defaultWait = 30 * time.Second
@@ -31,10 +37,14 @@ const (
 type inbox struct {
 	push     *drive.Push
 	throttle *throttle
+	// pushing is the one batch that is being read. They have an order anyway, and sandboxd
+	// isn't bounded by the agent's limits everywhere: what an agent may have it hold at
+	// once has to be little.
+	pushing chan struct{}
 }
 
 func newInbox(push *drive.Push, relay *relay) http.Handler {
-	i := &inbox{push: push, throttle: relay.throttle}
+	i := &inbox{push: push, throttle: relay.throttle, pushing: make(chan struct{}, 1)}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+agentPrefix+"input", i.bounded(i.getInput))
 	mux.HandleFunc("POST "+agentPrefix+"events", i.bounded(i.postEvents))
@@ -99,16 +109,47 @@ func (i *inbox) getRun(w http.ResponseWriter, r *http.Request) {
 // batch is what an agent pushes, and taken what it is answered.
 type (
 	batch struct {
-		RunID  string            `json:"runId"`
-		K      uint64            `json:"k"`
-		Events []json.RawMessage `json:"events"`
+		RunID  string `json:"runId"`
+		K      uint64 `json:"k"`
+		Events some   `json:"events"`
 	}
 	taken struct {
 		LastK uint64 `json:"lastK"`
 	}
 )
 
+// some are at most maxEvents events.
+type some []json.RawMessage
+
+var errTooMany = fmt.Errorf("events: at most %d in a batch", maxEvents)
+
+// UnmarshalJSON counts while it reads, since what is too much is not to be held first.
+func (s *some) UnmarshalJSON(raw []byte) error {
+	d := json.NewDecoder(bytes.NewReader(raw))
+	if opening, err := d.Token(); err != nil || opening != json.Delim('[') {
+		return errors.Join(errors.New("events: want an array"), err)
+	}
+	for d.More() {
+		if len(*s) == maxEvents {
+			return errTooMany
+		}
+		var event json.RawMessage
+		if err := d.Decode(&event); err != nil {
+			return err
+		}
+		*s = append(*s, event)
+	}
+	return nil
+}
+
 func (i *inbox) postEvents(w http.ResponseWriter, r *http.Request) {
+	select {
+	case i.pushing <- struct{}{}:
+		defer func() { <-i.pushing }()
+	case <-r.Context().Done():
+		return
+	}
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(batchTimeout)) // the server's can
 	var b batch
 	if !read(w, r, maxBatch, &b) {
 		return

@@ -63,7 +63,9 @@ func TestInbox(t *testing.T) {
 	wants("POST", "/v1/agent/events", "{", http.StatusUnprocessableEntity, sandboxapi.CodeInvalid)
 	wants("POST", "/v1/agent/events", `{"runId":"r-1","k":0,"events":[{}]}`, http.StatusUnprocessableEntity, "from 1")
 	wants("POST", "/v1/agent/events", strings.Repeat(" ", maxBatch+1), http.StatusRequestEntityTooLarge, sandboxapi.CodeTooLarge)
-	wants("POST", "/v1/agent/events", `{"runId":"r-1","k":1,"events":[{}]}`, http.StatusConflict, sandboxapi.CodeRunOver)
+	wants("POST", "/v1/agent/events", `{"runId":"r-1","k":1,"events":{}}`, http.StatusUnprocessableEntity, "want an array")
+	wants("POST", "/v1/agent/events", `{"runId":"r-1","k":1,"events":[0`+strings.Repeat(",0", maxEvents)+`]}`, http.StatusUnprocessableEntity, "at most 10000")
+	wants("POST", "/v1/agent/events", `{"runId":"r-1","k":1,"events":[{}`+strings.Repeat(",{}", maxEvents-1)+`]}`, http.StatusConflict, sandboxapi.CodeRunOver)
 
 	input := json.RawMessage(`{"threadId":"t","runId":"r-1"}`)
 	if _, err := runs.Start(sandboxapi.RunRequest{RunID: "r-1", Input: input}); err != nil {
@@ -76,4 +78,57 @@ func TestInbox(t *testing.T) {
 	wants("POST", "/v1/agent/events", `{"runId":"r-1","k":2,"events":[{"type":"NONE"}]}`, http.StatusUnprocessableEntity, "unknown-type")
 	wants("GET", "/v1/agent/runs/r-1", "", http.StatusOK, `{"open":false}`)
 	wants("POST", "/v1/agent/events", `{"runId":"r-1","k":2,"events":[{"type":"NONE"}]}`, http.StatusConflict, sandboxapi.CodeRunOver)
+}
+
+// slow is a body that comes when it is let.
+type slow struct {
+	begun chan struct{}
+	rest  io.Reader
+	let   chan struct{}
+}
+
+// Read implements io.Reader.
+func (s *slow) Read(p []byte) (int, error) {
+	select {
+	case s.begun <- struct{}{}:
+	default:
+	}
+	<-s.let
+	return s.rest.Read(p)
+}
+
+// TestOneBatchAtATime: however many an agent sends at once, sandboxd reads one.
+func TestOneBatchAtATime(t *testing.T) {
+	push := drive.NewPush(drive.PushConfig{})
+	relay, idle, err := newRelay("http://127.0.0.1:1", func() *sandboxapi.Grant { return nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(idle)
+	h := newInbox(push, relay)
+	const many = 5
+	begun, let := make(chan struct{}, many), make(chan struct{})
+	answers := make(chan int, many)
+	for range many {
+		go func() {
+			w := httptest.NewRecorder()
+			body := &slow{begun: begun, let: let, rest: strings.NewReader(`{"runId":"r-1","k":1,"events":[{}]}`)}
+			h.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/v1/agent/events", body))
+			answers <- w.Code
+		}()
+	}
+	<-begun
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	// This one comes behind all of them or between, and has nobody who waits for it.
+	h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, http.MethodPost, "/v1/agent/events", &slow{begun: begun, let: let}))
+	if n := len(begun); n != 0 {
+		t.Errorf("%d more batches are being read", n)
+	}
+	close(let)
+	for range many {
+		if got := <-answers; got != http.StatusConflict {
+			t.Errorf("answered %d", got)
+		}
+	}
 }
