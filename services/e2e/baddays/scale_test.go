@@ -36,7 +36,8 @@ type writer struct {
 type place struct{ seq, n uint64 }
 
 // writing opens the log of a program that is stopped, has it written to, and closes it.
-func writing(t *testing.T, h *harness.Holdfast, write func(*writer)) {
+// What was written is no backlog of the services where they have seen it.
+func writing(t *testing.T, h *harness.Holdfast, seen bool, write func(*writer)) {
 	t.Helper()
 	b, err := broker.Start(broker.Config{Dir: filepath.Join(h.DataDir, "nats"), Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
@@ -67,7 +68,9 @@ func writing(t *testing.T, h *harness.Holdfast, write func(*writer)) {
 	if stream, err = js.Stream(ctx, events.StreamEvents); err != nil || stream.CachedInfo().State.LastSeq != w.seq {
 		t.Fatalf("the log ends at %d, want %d: %v", stream.CachedInfo().State.LastSeq, w.seq, err)
 	}
-	acknowledge(t, b, w.seq)
+	if seen {
+		acknowledge(t, b, w.seq)
+	}
 }
 
 // follow finds the place of a subject that exists.
@@ -112,8 +115,15 @@ func (w *writer) put(subject string, service events.Service, payloads ...session
 }
 
 // A start on 10,000 sessions that sleep becomes ready in bounded memory and does nothing
-// to any of them; each can be used.
+// to any of them; each can be used. So it is where the services have seen them all
+// before, and where each has to look at all of them.
 func TestManyOpenSessions(t *testing.T) {
+	t.Run("seen before", func(t *testing.T) { manyOpenSessions(t, true) })
+	t.Run("a backlog", func(t *testing.T) { manyOpenSessions(t, false) })
+}
+
+func manyOpenSessions(t *testing.T, seen bool) {
+	t.Helper()
 	if testing.Short() {
 		t.Skip("SKIPPED: it writes 50,000 messages")
 	}
@@ -128,7 +138,7 @@ func TestManyOpenSessions(t *testing.T) {
 		Claim: events.Duration(time.Minute), Idle: events.Duration(15 * time.Minute), Max: events.Duration(8 * time.Hour),
 	}
 	var end uint64
-	writing(t, h, func(w *writer) {
+	writing(t, h, seen, func(w *writer) {
 		for i := range sessions {
 			subject, err := events.SessionSubject(harness.Tenant, id(i))
 			if err != nil {
@@ -235,7 +245,7 @@ func TestLongSession(t *testing.T) {
 	before := h.AwaitPhase(s.ID, api.SessionPhaseSuspended).N
 	h.Stop()
 	const more = 20_000
-	writing(t, h, func(w *writer) {
+	writing(t, h, true, func(w *writer) {
 		subject, err := events.SessionSubject(harness.Tenant, s.ID)
 		if err != nil {
 			t.Fatal(err)

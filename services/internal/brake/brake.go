@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/holdfast-io/holdfast/events"
+	"github.com/holdfast-io/holdfast/events/blob"
 	"github.com/holdfast-io/holdfast/events/eventlog"
 )
 
@@ -18,6 +19,9 @@ type Usage struct {
 	What        string
 	Used, Limit uint64
 }
+
+// usageBlobs is What of the contents beside the log.
+const usageBlobs = "blobs"
 
 // Share is how much is used, 1 for all of it; 0 where there is no limit.
 func (u Usage) Share() float64 {
@@ -142,6 +146,34 @@ func (b *Brake) State() (set bool, worst Usage) {
 	return b.set, b.worst()
 }
 
+// lacking gives the measure by which a message of so many bytes has no room at all, as
+// it was when it was looked at last. Contents beside the log have a limit of their own,
+// and whoever stores them hears of it.
+func (b *Brake) lacking(size uint64) (Usage, bool) {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	for what, u := range b.usages {
+		if what != usageBlobs && u.Limit > 0 && u.Used+size > u.Limit {
+			return u, true
+		}
+	}
+	return Usage{}, false
+}
+
+// sizeOf is about what an envelope takes in the log: its data, but for what is kept
+// beside it, and the rest of it.
+func sizeOf(env events.Envelope) uint64 {
+	const around, each = 384, 64
+	size := around
+	for _, r := range env.Events {
+		size += each
+		if len(r.Data) <= blob.Over {
+			size += len(r.Data)
+		}
+	}
+	return uint64(size)
+}
+
 // LowError is what a NoRoomError of the brake wraps.
 type LowError struct{ Usage Usage }
 
@@ -164,6 +196,12 @@ func (l braked) Append(ctx context.Context, subject string, env events.Envelope)
 	if set, worst := l.brake.State(); set && !concludes(env) {
 		l.brake.metrics.refused.Inc()
 		return 0, &eventlog.NoRoomError{Subject: subject, Err: &LowError{Usage: worst}}
+	}
+	// A replicated stream that is full doesn't refuse for good: the leader can't say that
+	// no other replica has stored it. What isn't sent is refused for good, and at once.
+	if full, ok := l.brake.lacking(sizeOf(env)); ok {
+		l.brake.metrics.refused.Inc()
+		return 0, &eventlog.NoRoomError{Subject: subject, Err: &LowError{Usage: full}}
 	}
 	return l.Log.Append(ctx, subject, env)
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -19,6 +20,9 @@ import (
 	"github.com/holdfast-io/holdfast/events/session"
 )
 
+// limit is that of the measure in a test, in bytes.
+const limit = 1_000_000
+
 // measured makes a brake whose one source gives what it is told, or fails.
 func measured(t *testing.T) (b *Brake, reads func(share float64, err error), m *Metrics) {
 	t.Helper()
@@ -30,7 +34,7 @@ func measured(t *testing.T) (b *Brake, reads func(share float64, err error), m *
 			if fails != nil {
 				return nil, fails
 			}
-			return []Usage{{What: "stream", Used: uint64(share * 1000), Limit: 1000}, {What: "account", Used: 5}}, nil
+			return []Usage{{What: "stream", Used: uint64(share * limit), Limit: limit}, {What: "account", Used: 5}}, nil
 		}},
 		Logger: slog.New(slog.DiscardHandler), Metrics: m,
 	})
@@ -69,7 +73,7 @@ func TestHysteresis(t *testing.T) {
 			t.Errorf("step %d: the metric says %v", i, got)
 		}
 	}
-	if _, worst := b.State(); worst.What != "stream" || worst.Used != 1200 {
+	if _, worst := b.State(); worst.What != "stream" || worst.Used != 1.2*limit {
 		t.Errorf("the fullest is %+v", worst)
 	}
 }
@@ -176,4 +180,57 @@ func TestDisk(t *testing.T) {
 	if _, err := Disk("/no/such/place")(t.Context()); err == nil {
 		t.Error("a place that isn't there was measured")
 	}
+}
+
+// What there is no room for at all is refused before it is sent, so for good, whatever
+// it is; contents beside the log have a room of their own.
+func TestNothingIsSentToAFullLog(t *testing.T) {
+	t.Parallel()
+	usage := Usage{What: "stream", Used: 990_000, Limit: 1_000_000}
+	b, err := New(Config{Sources: []Source{func(context.Context) ([]Usage, error) {
+		return []Usage{usage, {What: "blobs", Used: 1000, Limit: 1000}, {What: "account", Used: 5_000_000}}, nil
+	}}, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sent := &taking{}
+	end := func(reason int) error {
+		_, err := b.Log(sent).Append(t.Context(), "ev.t1.s.one", events.Envelope{
+			Service: events.ServiceSession, Events: mustRecords(t, session.Terminated{Reason: strings.Repeat("x", reason)}),
+		})
+		return err
+	}
+	for _, c := range []struct {
+		used   uint64
+		reason int
+		sent   bool
+	}{
+		{990_000, 10, true},
+		{990_000, 20_000, false},
+		{990_000, 300 << 10, true}, // it goes beside the log
+		{999_900, 10, false},
+		{1_200_000, 10, false},
+		{10, 10, true},
+	} {
+		usage.Used, sent.n = c.used, 0
+		b.Measure(t.Context())
+		err := end(c.reason)
+		_, low := errors.AsType[*LowError](err)
+		_, full := errors.AsType[*eventlog.NoRoomError](err)
+		if (err == nil) != c.sent || low == c.sent || full == c.sent || (sent.n == 1) != c.sent {
+			t.Errorf("%d used, %d more: %v, sent %d times", c.used, c.reason, err, sent.n)
+		}
+	}
+}
+
+// taking is a log that takes everything.
+type taking struct {
+	eventlog.Log
+	n int
+}
+
+// Append implements eventlog.Log.
+func (c *taking) Append(context.Context, string, events.Envelope) (uint64, error) {
+	c.n++
+	return uint64(c.n), nil
 }

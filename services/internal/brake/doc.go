@@ -9,6 +9,9 @@
 //
 // The gap keeps a log that hovers at the limit from switching with each message.
 //
+// Where there is no room for even that, everything is refused, for good and at once,
+// before it is sent: NATS itself would leave it open on a replicated stream.
+//
 // # Where it sits
 //
 // [Brake.Log] puts it before the log itself, where each service's decisions come

@@ -25,7 +25,7 @@ func JetStream(js jetstream.JetStream) Source {
 			found []Usage
 			errs  []error
 		)
-		for _, s := range []struct{ name, what string }{{events.StreamEvents, "stream"}, {events.StreamBlobs, "blobs"}} {
+		for _, s := range []struct{ name, what string }{{events.StreamEvents, "stream"}, {events.StreamBlobs, usageBlobs}} {
 			stream, err := js.Stream(ctx, s.name)
 			if err != nil {
 				errs = append(errs, err)
