@@ -10,6 +10,9 @@ import (
 	"github.com/holdfast-io/holdfast/events/blob"
 	"github.com/holdfast-io/holdfast/events/blob/memblob"
 	"github.com/holdfast-io/holdfast/events/eventlog/bloblog"
+	"github.com/holdfast-io/holdfast/events/output"
+	"github.com/holdfast-io/holdfast/events/output/bloboutput"
+	"github.com/holdfast-io/holdfast/events/output/memoutput"
 	"github.com/holdfast-io/holdfast/events/session"
 	"github.com/holdfast-io/holdfast/migrations/pgtest"
 )
@@ -42,6 +45,41 @@ func TestLargeOutput(t *testing.T) {
 	}
 	if seq, err := r.OutputBehind(t.Context(), testTenant, sid(2), 9); err != nil || seq != 0 {
 		t.Errorf("of another session: up to %d, %v", seq, err)
+	}
+}
+
+// What an agent says in one event may be larger than any message of OUTPUT: it is copied
+// whole, and the copy goes on behind it and after a restart.
+func TestLargeEventsAreCopied(t *testing.T) {
+	t.Parallel()
+	pool, log := pgtest.Pool(t), newLog()
+	s := newScribe(t, log)
+	p, _ := project(t, Config{Log: log, Pool: pool})
+	if err := p.WaitFor(timeout(t), s.create(sid(1))); err != nil {
+		t.Fatal(err)
+	}
+	stream := bloboutput.New(memoutput.New(), &memblob.Store{})
+	say := func(k uint64, size int) uint64 {
+		t.Helper()
+		seq, err := stream.Publish(t.Context(), testTenant, sid(1), output.Batch{
+			Run: "r", FirstK: k, LastK: k, After: 1, Time: start, Events: []json.RawMessage{json.RawMessage(`{"type":"RAW","event":"` + strings.Repeat("a", size) + `"}`)},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return seq
+	}
+	for k, size := range []int{10, 2 * output.MaxBatchBytes, 3 * output.MaxBatchBytes} {
+		last := say(uint64(k+1), size)
+		o, stop := projectOutput(t, OutputConfig{Stream: stream, Pool: pool})
+		if err := o.WaitFor(timeout(t), last); err != nil {
+			t.Fatal(err)
+		}
+		stop()
+	}
+	got, _, err := reader(t, pool, log).Output(t.Context(), testTenant, sid(1), 0, 10)
+	if err != nil || len(got) != 3 || len(got[2].Events) < 3*output.MaxBatchBytes {
+		t.Errorf("%d batches, %v", len(got), err)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/holdfast-io/holdfast/events"
 	"github.com/holdfast-io/holdfast/events/output"
@@ -106,11 +107,17 @@ func (p *OutputProjector) lead(ctx context.Context) error {
 	c := copier{OutputProjector: p, db: l.conn, at: at, joined: at.seq == 0}
 
 	messages := make(chan output.Message, outputBatch)
+	ahead := semaphore.NewWeighted(aheadBytes)
 	g, gctx := errgroup.WithContext(ctx)
 	g.Go(func() error {
 		// From the checkpoint itself, to see that it is still the same.
 		return tail(gctx, messages, func(handle func(output.Message) error) error {
-			return p.cfg.Stream.Tail(gctx, max(at.seq, 1), handle)
+			return p.cfg.Stream.Tail(gctx, max(at.seq, 1), func(m output.Message) error {
+				if err := ahead.Acquire(gctx, outputWeight(m)); err != nil {
+					return err
+				}
+				return handle(m)
+			})
 		})
 	})
 	g.Go(func() error { return p.sweep(gctx) })
@@ -123,6 +130,9 @@ func (p *OutputProjector) lead(ctx context.Context) error {
 			if err := c.copy(gctx, ms); err != nil {
 				return err
 			}
+			for _, m := range ms {
+				ahead.Release(outputWeight(m))
+			}
 		}
 	})
 	err = g.Wait()
@@ -133,8 +143,18 @@ func (p *OutputProjector) lead(ctx context.Context) error {
 	return err
 }
 
-// outputBatch is how many batches a transaction takes; one may have 768 KiB.
+// outputBatch is how many batches a transaction takes, of aheadBytes together: one has
+// 768 KiB and what of its events is larger.
 const outputBatch = 64
+
+// outputWeight is a batch's part of aheadBytes.
+func outputWeight(m output.Message) int64 {
+	var n int64
+	for _, e := range m.Batch.Events {
+		n += int64(len(e))
+	}
+	return min(n, aheadBytes)
+}
 
 // errOtherStream says that OUTPUT was made anew.
 var errOtherStream = errors.New("output has another message at the checkpoint")
@@ -193,11 +213,10 @@ func (c *copier) copy(ctx context.Context, ms []output.Message) error {
 	var missed uint64
 	ks := map[runKey]uint64{}
 	for _, m := range ms {
-		raw, err := m.Batch.Encode()
+		hash, err := identity(m.Batch)
 		if err != nil {
 			return fmt.Errorf("output at %d: %w", m.Seq, err)
 		}
-		hash := hashOf(raw)
 		if !c.joined && m.Seq == c.at.seq {
 			if !bytes.Equal(hash, c.at.hash) {
 				return errOtherStream
@@ -230,6 +249,20 @@ func (c *copier) copy(ctx context.Context, ms []output.Message) error {
 	c.at = next
 	c.reached(next.seq)
 	return nil
+}
+
+// identity tells a batch from all others. One whose large events were put back fits
+// into no message, and is known by its head.
+func identity(b output.Batch) ([]byte, error) {
+	raw, err := b.Encode()
+	if errors.Is(err, output.ErrTooLarge) {
+		b.Events = nil
+		raw, err = events.Marshal(b)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return hashOf(raw), nil
 }
 
 // row makes the row of what of a batch has not been copied yet; ks is what this
