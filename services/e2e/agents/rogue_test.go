@@ -112,3 +112,19 @@ func TestStubbornProgram(t *testing.T) {
 	h.AwaitRun(id, run, api.RunStateCancelled)
 	says(t, h, id, "!fine")
 }
+
+// TestNeverAnswers: the author of an agent that doesn't even start reads in the log what
+// it printed last.
+func TestNeverAnswers(t *testing.T) {
+	h := harness.Start(t, harness.SharedPostgres(t))
+	h.Runtime("mute", func(r *api.RuntimeSpec) {
+		r.Sandbox = api.Sandbox{Command: []string{"sh", "-c", "echo no module named model >&2; exit 3"}}
+		r.Adapter, r.Entrypoints = api.Adapter{Protocol: api.AdapterProtocolPush}, nil
+	})
+	id := h.CreateOf("alice", api.CreateSession{Runtime: "mute"}).ID
+	const want = "it last exited with status 3; the last that it said:\nno module named model"
+	harness.Eventually(t, "the session has failed", func() bool { return len(harness.Of[session.Failed](h.Facts(id))) > 0 })
+	if failed := harness.Of[session.Failed](h.Facts(id)); len(failed) != 1 || !strings.HasSuffix(failed[0].Detail, want) {
+		t.Errorf("failed as %+v, want %q", failed, want)
+	}
+}

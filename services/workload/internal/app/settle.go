@@ -237,7 +237,7 @@ func (a *App) failed(ctx context.Context, w want, err error) error {
 	a.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "claim failed",
 		slog.String("session", w.ref.Session), slog.Uint64("generation", w.ref.Generation), slog.Any("error", err))
 	return a.step(ctx, w.ref.Tenant, w.ref.Session, "claim", decider.Failed(session.Failed{
-		Generation: w.ref.Generation, Cause: cause, Detail: err.Error(),
+		Generation: w.ref.Generation, Cause: cause, Detail: a.detail(ctx, w, err),
 	}, a.survives(ctx, w, err)))
 }
 
