@@ -70,8 +70,12 @@ func isolation(ctx context.Context) []Finding {
 	if r.Isolation == "none" {
 		return one(broken(name, "missing: "+r.Missing, r.WayOut))
 	}
+	uids := "one uid for all sandboxes (as root each has its own)"
+	if r.OwnUIDs {
+		uids = "a uid for each sandbox"
+	}
 	return []Finding{
-		fine(name, "%s; limits by %s; a uid for each sandbox: %v", r.Isolation, r.Limits, r.OwnUIDs),
+		fine(name, "%s; limits by %s; %s", r.Isolation, r.Limits, uids),
 		gvisor(r),
 	}
 }
