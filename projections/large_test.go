@@ -1,6 +1,7 @@
 package projections
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"strings"
@@ -175,7 +176,9 @@ func TestLargeContents(t *testing.T) {
 		t.Fatal(err)
 	}
 	blobs.Fail(nil)
-	if err := p.WaitFor(timeout(t), last); err != nil {
+	patient, cancel := context.WithTimeout(t.Context(), 5*within) // it is folded, masked and written in tens of megabytes
+	defer cancel()
+	if err := p.WaitFor(patient, last); err != nil {
 		t.Fatal(err)
 	}
 	r := reader(t, pool, reopened)
