@@ -84,6 +84,22 @@ func TestTwoUpsAtTheSameTime(t *testing.T) {
 	}
 }
 
+// Output, which may be large, is compressed by what costs least where the server has it.
+func TestOutputIsCompressedCheaply(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.Pool(t)
+	var can bool
+	var by string
+	if err := pool.QueryRow(t.Context(), `SELECT
+		(SELECT 'lz4' = ANY (enumvals) FROM pg_settings WHERE name = 'default_toast_compression'),
+		(SELECT attcompression FROM pg_attribute WHERE attrelid = 'public.output'::regclass AND attname = 'data')`).Scan(&can, &by); err != nil {
+		t.Fatal(err)
+	}
+	if (by == "l") != can {
+		t.Errorf("the server has LZ4: %t; output is compressed by %q", can, by)
+	}
+}
+
 func TestUpNamesABadAddress(t *testing.T) {
 	t.Parallel()
 	if err := migrations.Up(t.Context(), "postgres://%zz"); err == nil {
