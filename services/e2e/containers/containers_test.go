@@ -66,7 +66,7 @@ func life(t *testing.T, in *installation) {
 		t.Fatal(err)
 	}
 	id := r.JSON201.ID
-	if got := r.JSON201.Isolation; string(got) != harness.Isolation() {
+	if got := r.JSON201.Isolation; got != harness.Isolation() {
 		t.Errorf("isolation %q, want %q", got, harness.Isolation())
 	}
 	asked := harness.Follow(t, elsewhere, id, harness.OnPrompt(api.CallStatePending))
@@ -77,7 +77,7 @@ func life(t *testing.T, in *installation) {
 			t.Errorf("the agent didn't say %q: %s", line, text(frames))
 		}
 	}
-	again, err := in.as("admin", "gateway-2").ReplaySession(ctx, id, &api.ReplaySessionParams{Speed: new(float64)}) //nolint:bodyclose // Frames closes it
+	again, err := in.as("admin", "gateway-2").ReplaySession(ctx, id, &api.ReplaySessionParams{Speed: new(float64)})
 	if err != nil {
 		t.Fatal(err)
 	}

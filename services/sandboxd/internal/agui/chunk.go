@@ -26,7 +26,7 @@ func (o *Order) endChunk(before string) [][]byte {
 
 // expand spells a chunk out. The first of a span names it; those without a name go
 // on with what is open.
-func (o *Order) expand(k kind, f fields) ([][]byte, *Violation) {
+func (o *Order) expand(k kind, f fields) ([][]byte, *ViolationError) {
 	s := k.of(f)
 	going := o.chunk != nil && o.chunk.kind == k && (s.id == "" || s.id == o.chunk.id)
 	var said [][]byte

@@ -12,7 +12,7 @@
 //
 // While running, each message, tool call, reasoning, step and subagent is opened once,
 // filled only while open, and closed before RUN_FINISHED. Every event has the fields
-// that the schemas of AG-UI 1.0 want of its type. What breaks this is a [*Violation],
+// that the schemas of AG-UI 1.0 want of its type. What breaks this is a [*ViolationError],
 // which says which rule, at which event, and what was expected.
 //
 // Chunk events are spelled out into the start, content and end that they stand for.

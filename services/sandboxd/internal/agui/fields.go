@@ -130,7 +130,7 @@ func (f fields) text(name string) string {
 }
 
 // check says what is wrong with the fields of an event, nil for nothing.
-func (f fields) check(typ string) *Violation {
+func (f fields) check(typ string) *ViolationError {
 	shape, known := shapes[typ]
 	if !known {
 		return broken(RuleUnknownType, "AG-UI 1.0 has no such type", "one of its types, or CUSTOM for an event of your own")

@@ -48,7 +48,7 @@ func (o *Order) Events() int { return o.events }
 
 // Accept takes the agent's next event and gives what is to be passed on in its
 // place, in order: itself, but chunks become the events that they stand for. An
-// error is a [*Violation]: the event isn't passed on, while said is, also then. The
+// error is a [*ViolationError]: the event isn't passed on, while said is, also then. The
 // ending is set for the run's terminal event, the last of said.
 func (o *Order) Accept(raw []byte) (said [][]byte, ending *Ending, err error) {
 	o.events++
@@ -64,7 +64,7 @@ func (o *Order) Accept(raw []byte) (said [][]byte, ending *Ending, err error) {
 }
 
 // read reads an event and checks it by itself.
-func read(raw []byte) (string, fields, *Violation) {
+func read(raw []byte) (string, fields, *ViolationError) {
 	const want = "a JSON object with a type"
 	if !utf8.Valid(raw) {
 		return "", nil, broken(RuleUnreadable, "it isn't UTF-8", want)
@@ -81,7 +81,7 @@ func read(raw []byte) (string, fields, *Violation) {
 }
 
 // take puts a readable event into the run's order.
-func (o *Order) take(typ string, f fields, raw []byte) ([][]byte, *Ending, *Violation) {
+func (o *Order) take(typ string, f fields, raw []byte) ([][]byte, *Ending, *ViolationError) {
 	switch {
 	case o.over:
 		return nil, nil, broken(RuleAfterEnd, "the run is over", "nothing after the terminal event")
@@ -120,7 +120,7 @@ func (o *Order) take(typ string, f fields, raw []byte) ([][]byte, *Ending, *Viol
 	return append(said, raw), nil, nil
 }
 
-func (o *Order) start(f fields) *Violation {
+func (o *Order) start(f fields) *ViolationError {
 	if o.started {
 		return broken(RuleStartedTwice, "the run has started", "one RUN_STARTED")
 	}
@@ -132,7 +132,7 @@ func (o *Order) start(f fields) *Violation {
 }
 
 // mine refuses the start or end of a run that isn't this one.
-func (o *Order) mine(f fields) *Violation {
+func (o *Order) mine(f fields) *ViolationError {
 	thread, run := f.text("threadId"), f.text("runId")
 	if thread == o.threadID && run == o.runID {
 		return nil
@@ -142,7 +142,7 @@ func (o *Order) mine(f fields) *Violation {
 }
 
 // finish checks a RUN_FINISHED.
-func (o *Order) finish(f fields) (*Ending, *Violation) {
+func (o *Order) finish(f fields) (*Ending, *ViolationError) {
 	if wrong := o.mine(f); wrong != nil {
 		return nil, wrong
 	}
@@ -166,7 +166,7 @@ func (o *Order) finish(f fields) (*Ending, *Violation) {
 }
 
 // readOutcome reads how a RUN_FINISHED ended; nil for none, which is success.
-func readOutcome(raw json.RawMessage) (*Outcome, *Violation) {
+func readOutcome(raw json.RawMessage) (*Outcome, *ViolationError) {
 	if len(raw) == 0 {
 		return nil, nil
 	}
@@ -183,7 +183,7 @@ func readOutcome(raw json.RawMessage) (*Outcome, *Violation) {
 	return nil, broken(RuleOutcome, fmt.Sprintf("its type is %.64q", out.Type), "success, interrupt or cancelled")
 }
 
-func checkInterrupts(list []Interrupt) *Violation {
+func checkInterrupts(list []Interrupt) *ViolationError {
 	if len(list) == 0 {
 		return broken(RuleOutcome, "an interrupt without interrupts", "at least one, with id and reason")
 	}
@@ -201,7 +201,7 @@ func checkInterrupts(list []Interrupt) *Violation {
 }
 
 // move opens, fills and closes spans.
-func (o *Order) move(typ string, f fields) *Violation {
+func (o *Order) move(typ string, f fields) *ViolationError {
 	st, ok := steps[typ]
 	if !ok {
 		return nil

@@ -180,7 +180,7 @@ func TestViolations(t *testing.T) {
 				t.Fatalf("before it: %v", err)
 			}
 			said, _, err := o.Accept([]byte(tc.events[last]))
-			v, ok := errors.AsType[*Violation](err)
+			v, ok := errors.AsType[*ViolationError](err)
 			if !ok || v.Rule != tc.rule || v.Event != len(tc.events) || !errors.Is(err, ErrOrder) {
 				t.Fatalf("%+v, want %s at event %d", err, tc.rule, len(tc.events))
 			}

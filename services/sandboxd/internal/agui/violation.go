@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// ErrOrder marks an event that breaks the protocol; it is a [*Violation].
+// ErrOrder marks an event that breaks the protocol; it is a [*ViolationError].
 var ErrOrder = errors.New("AG-UI protocol broken")
 
 // Rule names what of the protocol an event breaks.
@@ -42,8 +42,8 @@ const (
 	RuleStaleState Rule = "stale-state"
 )
 
-// Violation says how an event breaks the protocol. It is an [ErrOrder].
-type Violation struct {
+// ViolationError says how an event breaks the protocol. It is an [ErrOrder].
+type ViolationError struct {
 	Rule Rule
 	// Event is the event's number in the run, from 1, as the agent sent them; Type
 	// is its type, empty where it has none.
@@ -53,13 +53,13 @@ type Violation struct {
 	What, Expected string
 }
 
-func broken(rule Rule, what, expected string) *Violation {
-	return &Violation{Rule: rule, What: what, Expected: expected}
+func broken(rule Rule, what, expected string) *ViolationError {
+	return &ViolationError{Rule: rule, What: what, Expected: expected}
 }
 
 // Error implements error: "event 4, TEXT_MESSAGE_END: message "m" isn't open (not-open);
 // expected TEXT_MESSAGE_START before it".
-func (v *Violation) Error() string {
+func (v *ViolationError) Error() string {
 	at := fmt.Sprintf("event %d", v.Event)
 	if v.Type != "" {
 		at += fmt.Sprintf(", %.64s", v.Type)
@@ -68,4 +68,4 @@ func (v *Violation) Error() string {
 }
 
 // Is makes a violation an [ErrOrder].
-func (v *Violation) Is(target error) bool { return target == ErrOrder }
+func (v *ViolationError) Is(target error) bool { return target == ErrOrder }

@@ -76,17 +76,17 @@ func (c *code) move(from, to string) {
 // system has for itself, and Holdfast's data, where the keys, the tokens and all
 // workspaces are. It gives where the folder really is, for that is what was checked: a
 // link may lead elsewhere by the time of the mount.
-func (d *Driver) checkFolder(path string) (real string, err error) {
+func (d *Driver) checkFolder(path string) (resolved string, err error) {
 	if err := checkPlace(path); err != nil {
 		return "", err
 	}
-	if real, err = filepath.EvalSymlinks(path); err != nil {
+	if resolved, err = filepath.EvalSymlinks(path); err != nil {
 		return "", err
 	}
-	if err := checkPlace(real); err != nil {
-		return "", fmt.Errorf("%s leads to %s: %w", path, real, err)
+	if err := checkPlace(resolved); err != nil {
+		return "", fmt.Errorf("%s leads to %s: %w", path, resolved, err)
 	}
-	info, err := os.Stat(real)
+	info, err := os.Stat(resolved)
 	if err != nil {
 		return "", err
 	}
@@ -96,16 +96,16 @@ func (d *Driver) checkFolder(path string) (real string, err error) {
 	switch data, err := filepath.EvalSymlinks(d.cfg.DataDir); {
 	case err != nil:
 		return "", err
-	case underAny(data, real):
+	case underAny(data, resolved):
 		return "", fmt.Errorf("%s has Holdfast's data in it", path)
-	case underAny(real, data):
+	case underAny(resolved, data):
 		return "", fmt.Errorf("%s is in Holdfast's data", path)
 	}
 	const othersRead = 0o005
 	if os.Getuid() == 0 && info.Mode().Perm()&othersRead != othersRead {
 		return "", fmt.Errorf("sandboxes run as users of their own, and others can't read %s: chmod -R o+rX %s", path, path)
 	}
-	return real, nil
+	return resolved, nil
 }
 
 // checkPlace refuses the system's own places, but for /usr, which sandboxes see anyway.
@@ -130,7 +130,7 @@ func (c *code) findProgram() error {
 			continue
 		}
 		// What links out of the system's directories leads nowhere in a sandbox.
-		if real, err := filepath.EvalSymlinks(path); err == nil && underAny(real, systemPlaces...) {
+		if resolved, err := filepath.EvalSymlinks(path); err == nil && underAny(resolved, systemPlaces...) {
 			return nil
 		}
 	}
@@ -138,20 +138,20 @@ func (c *code) findProgram() error {
 	if err != nil {
 		return fmt.Errorf("%q is neither in %s nor in the PATH of this process", name, strings.Join(systemPrograms, ":"))
 	}
-	real, err := filepath.EvalSymlinks(found)
+	resolved, err := filepath.EvalSymlinks(found)
 	if err != nil {
 		return err
 	}
-	if real, err = filepath.Abs(real); err != nil {
+	if resolved, err = filepath.Abs(resolved); err != nil {
 		return err
 	}
-	mount := home(real)
+	mount := home(resolved)
 	if err := validatePlace(mount.Target); err != nil {
 		return err
 	}
-	c.argv[0] = real
+	c.argv[0] = resolved
 	c.mounts = append(c.mounts, mount)
-	c.env = withPath(c.env, filepath.Dir(real))
+	c.env = withPath(c.env, filepath.Dir(resolved))
 	return nil
 }
 

@@ -52,9 +52,9 @@ func TestFindProgram(t *testing.T) {
 		t.Fatal(err)
 	}
 	prefix := filepath.Join(place, "tool-v1")
-	real := tool(t, filepath.Join(prefix, "bin", "holdfast-test-tool"))
+	resolved := tool(t, filepath.Join(prefix, "bin", "holdfast-test-tool"))
 	links := filepath.Join(place, "shims")
-	if err := errors.Join(os.Mkdir(links, 0o700), os.Symlink(real, filepath.Join(links, "holdfast-test-tool"))); err != nil {
+	if err := errors.Join(os.Mkdir(links, 0o700), os.Symlink(resolved, filepath.Join(links, "holdfast-test-tool"))); err != nil {
 		t.Fatal(err)
 	}
 	t.Setenv("PATH", links+":/usr/bin:/bin")
@@ -63,10 +63,10 @@ func TestFindProgram(t *testing.T) {
 	if err := c.findProgram(); err != nil {
 		t.Fatal(err)
 	}
-	if !slices.Equal(c.argv, []string{real, "x"}) || len(c.mounts) != 1 || c.mounts[0].Source != prefix {
+	if !slices.Equal(c.argv, []string{resolved, "x"}) || len(c.mounts) != 1 || c.mounts[0].Source != prefix {
 		t.Errorf("found %q with %+v", c.argv, c.mounts)
 	}
-	if want := "PATH=/usr/local/bin:/usr/bin:/bin:" + filepath.Dir(real); !slices.Contains(c.env, want) {
+	if want := "PATH=/usr/local/bin:/usr/bin:/bin:" + filepath.Dir(resolved); !slices.Contains(c.env, want) {
 		t.Errorf("its environment is %q", c.env)
 	}
 
@@ -140,8 +140,8 @@ func TestCheckFolder(t *testing.T) {
 			t.Errorf("%s: %v, want %q", path, err, why)
 		}
 	}
-	if real, err := d.checkFolder(toBeside); err != nil || real != beside {
-		t.Errorf("what a link leads to is mounted from %s, %v", real, err)
+	if resolved, err := d.checkFolder(toBeside); err != nil || resolved != beside {
+		t.Errorf("what a link leads to is mounted from %s, %v", resolved, err)
 	}
 	if _, err := d.checkFolder(shut); (err != nil) != (os.Getuid() == 0) {
 		t.Errorf("a folder that others can't read: %v", err)

@@ -74,21 +74,21 @@ func TestNoGVisor(t *testing.T) {
 // TestProbeGVisor: what the report says is what was tried, with any runsc of the PATH.
 func TestProbeGVisor(t *testing.T) {
 	cfg := testConfig(t.TempDir(), sandboxapi.IsolationNamespaces)
-	real, err := exec.LookPath("runsc")
+	runsc, err := exec.LookPath("runsc")
 	there := err == nil
-	if r := Probe(t.Context(), cfg.SandboxdPath); (r.GVisor != "") != there || r.GVisorMissing != "" || r.GVisor != real {
-		t.Errorf("with runsc at %q: %+v", real, r)
+	if r := Probe(t.Context(), cfg.SandboxdPath); (r.GVisor != "") != there || r.GVisorMissing != "" || r.GVisor != runsc {
+		t.Errorf("with runsc at %q: %+v", runsc, r)
 	}
-	place, err := os.MkdirTemp("/tmp", "hf-runsc-") // where sandboxes' users get to
+	place, err := os.MkdirTemp("/tmp", "hf-runsc-") //nolint:usetesting // t.TempDir is closed to other users
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(place) })
-	if err := os.Chmod(place, 0o755); err != nil { //nolint:gosec // as above
+	if err := os.Chmod(place, 0o755); err != nil {
 		t.Fatal(err)
 	}
 	broken := tool(t, filepath.Join(place, "runsc"))
-	if err := os.WriteFile(broken, []byte("#!/bin/sh\nexit 1\n"), 0o755); err != nil { //nolint:gosec // as above
+	if err := os.WriteFile(broken, []byte("#!/bin/sh\nexit 1\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	t.Setenv("PATH", place)
