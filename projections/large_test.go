@@ -84,6 +84,54 @@ func TestLargeEventsAreCopied(t *testing.T) {
 	}
 }
 
+// spaced is a stream in which two messages that are no batches stand before each one, as
+// the pieces of large events do.
+type spaced struct{ output.Stream }
+
+func (s spaced) Tail(ctx context.Context, from uint64, handle func(output.Message) error) error {
+	return s.Stream.Tail(ctx, (from+2)/3, func(m output.Message) error {
+		m.Seq *= 3
+		return handle(m)
+	})
+}
+
+func (s spaced) Info(ctx context.Context) (first, last uint64, err error) {
+	first, last, err = s.Stream.Info(ctx)
+	return 3*first - 2, 3 * last, err
+}
+
+// What lies between batches and is none hasn't aged out: nobody is told that it has.
+func TestPiecesAreNoGap(t *testing.T) {
+	t.Parallel()
+	pool, log, inner := pgtest.Pool(t), newLog(), memoutput.New()
+	s := newScribe(t, log)
+	p, _ := project(t, Config{Log: log, Pool: pool})
+	if err := p.WaitFor(timeout(t), s.create(sid(1))); err != nil {
+		t.Fatal(err)
+	}
+	var last uint64
+	for k := uint64(1); k <= 5; k++ {
+		last = 3 * publish(t, inner, sid(1), outBatch("r", k, 1, 1, start))
+	}
+	check := func(what string, want uint64) {
+		t.Helper()
+		o, stop := projectOutput(t, OutputConfig{Stream: spaced{inner}, Pool: pool})
+		if err := o.WaitFor(timeout(t), last); err != nil {
+			t.Fatal(err)
+		}
+		stop()
+		if reached, gone, err := reader(t, pool, log).OutputExtent(t.Context(), testTenant, sid(1)); err != nil || reached != last || gone != want {
+			t.Errorf("%s: up to %d, gone up to %d, %v, want %d", what, reached, gone, err, want)
+		}
+	}
+	check("all is there", 0)
+	for k := uint64(6); k <= 9; k++ {
+		last = 3 * publish(t, inner, sid(1), outBatch("r", k, 1, 1, start))
+	}
+	inner.Expire(8)
+	check("some has aged out", 3*8-3)
+}
+
 // A page of questions is bounded by their arguments' bytes, and the next one goes on.
 func TestLargeApprovals(t *testing.T) {
 	t.Parallel()

@@ -22,6 +22,7 @@ import (
 // OutputTail is what an OutputProjector needs of the OUTPUT stream (output.Stream).
 type OutputTail interface {
 	Tail(ctx context.Context, from uint64, handle func(output.Message) error) error
+	Info(ctx context.Context) (first, last uint64, err error)
 }
 
 // OutputConfig of an OutputProjector.
@@ -226,7 +227,11 @@ func (c *copier) copy(ctx context.Context, ms []output.Message) error {
 		}
 		c.joined = true
 		if m.Seq > next.seq+1 {
-			missed = m.Seq - 1 // aged out before it was copied: nobody knows whose it was
+			gone, err := c.agedOut(ctx, next.seq, m.Seq)
+			if err != nil {
+				return err
+			}
+			missed = max(missed, gone)
 		}
 		next.seq, next.hash = m.Seq, hash
 		row, ok, err := c.row(ctx, m, ks)
@@ -249,6 +254,20 @@ func (c *copier) copy(ctx context.Context, ms []output.Message) error {
 	c.at = next
 	c.reached(next.seq)
 	return nil
+}
+
+// agedOut gives up to which sequence between two batches something aged out before it
+// was copied, nobody knows whose; 0 for nothing. Most that lies between them is no batch:
+// pieces of large events are in OUTPUT, too.
+func (c *copier) agedOut(ctx context.Context, after, before uint64) (uint64, error) {
+	first, _, err := c.cfg.Stream.Info(ctx)
+	if err != nil {
+		return 0, fmt.Errorf("where output begins: %w", err)
+	}
+	if first <= after+1 {
+		return 0, nil
+	}
+	return min(first, before) - 1, nil
 }
 
 // identity tells a batch from all others. One whose large events were put back fits
