@@ -118,7 +118,7 @@ function Answer({ approval, verdict, whole, onRefused }) {
       <div class="answer">
         <label class="field"><span class="unseen">Reason</span>
           <input value=${comment} onInput=${type} maxlength="2000" autocomplete="off"
-            placeholder="Reason: the agent is told, the audit log keeps it" /></label>
+            placeholder="Reason: agent and audit log see it" /></label>
         <button type="button" class="danger" disabled=${!armed} aria-disabled=${Boolean(busy)} onClick=${() => answer('deny')}>${busy === 'deny' ? 'Denying…' : 'Deny'}</button>
         <button type="button" class="primary" disabled=${!armed || verdict === 'differs' || !whole} aria-disabled=${Boolean(busy)} onClick=${() => answer('approve')}>${busy === 'approve' ? 'Approving…' : 'Approve'}</button>
       </div>
