@@ -26,6 +26,10 @@ type mender struct {
 	broker *Broker
 	stop   func() // may be called again
 	done   sync.WaitGroup
+
+	// told says that the full disk was logged; closed that an attempt to open the streams
+	// again has failed: then none is there to say that it can't write.
+	told, closed bool
 }
 
 func startMending(b *Broker) *mender {
@@ -45,32 +49,39 @@ func (m *mender) end() {
 }
 
 func (m *mender) run(stopped <-chan struct{}) {
-	log := m.broker.cfg.Logger
 	tick := time.NewTicker(mendEvery)
 	defer tick.Stop()
-	told := false
 	for {
 		select {
 		case <-stopped:
 			return
 		case <-tick.C:
-		}
-		switch {
-		case m.writes():
-			told = false
-		case !m.room():
-			if !told {
-				told = true
-				log.Error("NATS can't write: its disk is full; it goes on by itself when there is room", "dir", m.broker.cfg.Dir)
-			}
-		default:
-			if err := m.reopen(); err != nil {
-				log.Error("NATS can't open its streams again, trying again", "error", err)
-				continue
-			}
-			log.Warn("NATS has opened its streams again after a write that failed", "dir", m.broker.cfg.Dir)
+			m.look()
 		}
 	}
+}
+
+// look mends what has to be and can be mended now.
+func (m *mender) look() {
+	switch {
+	case !m.closed && m.writes():
+		m.told = false
+	case m.room():
+		m.mend()
+	case !m.told:
+		m.told = true
+		m.broker.cfg.Logger.Error("NATS can't write: its disk is full; it goes on by itself when there is room", "dir", m.broker.cfg.Dir)
+	}
+}
+
+// mend opens the streams again.
+func (m *mender) mend() {
+	err := m.reopen()
+	if m.closed = err != nil; m.closed {
+		m.broker.cfg.Logger.Error("NATS can't open its streams again, trying again", "error", err)
+		return
+	}
+	m.broker.cfg.Logger.Warn("NATS has opened its streams again after a write that failed", "dir", m.broker.cfg.Dir)
 }
 
 // writes says whether every stream takes writes. The rest of the server's health is

@@ -28,6 +28,9 @@ type item struct {
 	ready   bool
 	running bool
 	again   bool // named while running
+	// forgiven says that forgive came while it ran: how that run ends tells nothing of
+	// what is asked for now.
+	forgiven bool
 	// failures counts those in a row; until notBefore the key isn't ready.
 	failures  int
 	notBefore time.Time
@@ -130,7 +133,7 @@ func (q *queue) next() (key Key, ok bool) {
 	key = q.ready[0]
 	q.ready = q.ready[1:]
 	it := q.items[key]
-	it.ready, it.running, it.again = false, true, false
+	it.ready, it.running, it.again, it.forgiven = false, true, false, false
 	return key, true
 }
 
@@ -159,6 +162,10 @@ func (q *queue) failed(key Key, wait time.Duration) {
 	defer q.mu.Unlock()
 	it := q.items[key]
 	it.running = false
+	if it.forgiven {
+		q.want(key, it)
+		return
+	}
 	it.failures++
 	it.notBefore = time.Now().Add(wait)
 	q.setTimer(key, it, it.notBefore)
@@ -171,6 +178,10 @@ func (q *queue) postponed(key Key, wait time.Duration) {
 	defer q.mu.Unlock()
 	it := q.items[key]
 	it.running = false
+	if it.forgiven {
+		q.want(key, it)
+		return
+	}
 	it.notBefore = time.Now().Add(wait)
 	q.setTimer(key, it, it.notBefore)
 }
@@ -219,7 +230,7 @@ func (q *queue) forgive(key Key) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if it := q.items[key]; it != nil {
-		it.failures, it.notBefore = 0, time.Time{}
+		it.failures, it.notBefore, it.forgiven = 0, time.Time{}, it.running
 	}
 }
 

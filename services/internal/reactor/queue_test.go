@@ -163,3 +163,35 @@ func TestBackoffGrowsToItsBound(t *testing.T) {
 		}
 	}
 }
+
+// What is asked for while a run goes badly doesn't wait for what that run would wait for.
+func TestForgivenWhileRunning(t *testing.T) {
+	t.Parallel()
+	for name, ends := range map[string]func(*queue){
+		"postponed": func(q *queue) { q.postponed(one, time.Hour) },
+		"failed":    func(q *queue) { q.failed(one, time.Hour) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				q := newQueue(10)
+				begin := time.Now()
+				q.add(one, &message{name: "begins"})
+				next(t, q, one)
+				q.forgive(one)
+				ends(q)
+				q.add(one, &message{name: "ends"})
+				next(t, q, one)
+				if waited := time.Since(begin); waited > 0 || q.failures(one) != 0 {
+					t.Errorf("it waited %s, with %d failures", waited, q.failures(one))
+				}
+				ends(q) // nothing was forgiven this time
+				next(t, q, one)
+				if waited := time.Since(begin); waited != time.Hour {
+					t.Errorf("the next waited %s", waited)
+				}
+				q.settled(one)
+			})
+		})
+	}
+}
