@@ -21,12 +21,16 @@ import (
 const (
 	MaxMessage = 16 << 20
 	MaxHeld    = 2 * MaxMessage
+	// MaxUnanswered bounds the calls that may wait for the client: each is put to the
+	// policy by itself.
+	MaxUnanswered = 1000
 	MaxState   = 256 << 10
 )
 
 // errTooLong and errStateTooLarge say which bound an agent broke.
 var (
 	errTooMuchOpen   = fmt.Errorf("messages and tool calls that are open, or wait for the client, may have at most %d bytes together", MaxHeld)
+	errTooMany       = fmt.Errorf("at most %d tool calls may wait for the client", MaxUnanswered)
 	errTooLong       = fmt.Errorf("a message may have at most %d bytes", MaxMessage)
 	errStateTooLarge = fmt.Errorf("the state may have at most %d bytes", MaxState)
 )
@@ -202,6 +206,9 @@ func (t *Transcript) endCall(e event) (*Message, error) {
 	}
 	delete(t.calls, e.ToolCallID)
 	if slices.Contains(t.offered, c.name) {
+		if len(t.unanswered) == MaxUnanswered {
+			return nil, errTooMany
+		}
 		t.unanswered = append(t.unanswered, ToolCall{ID: e.ToolCallID, Name: c.name, Args: c.args.String()})
 	} else {
 		t.held -= c.args.Len()

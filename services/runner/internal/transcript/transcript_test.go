@@ -2,6 +2,7 @@ package transcript_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -200,4 +201,33 @@ func FuzzRead(f *testing.F) {
 			}
 		}
 	})
+}
+
+// A run may leave many calls to its client, but not any number: each is put to the
+// policy. One with a result counts no more.
+func TestUnansweredIsBounded(t *testing.T) {
+	t.Parallel()
+	tr := transcript.New(nil, "pick")
+	say := func(format string, args ...any) error {
+		_, err := tr.Read(json.RawMessage(fmt.Sprintf(format, args...)))
+		return err
+	}
+	call := func(i int) error {
+		return errors.Join(
+			say(`{"type":"TOOL_CALL_START","toolCallId":"c%d","toolCallName":"pick"}`, i), say(`{"type":"TOOL_CALL_END","toolCallId":"c%d"}`, i))
+	}
+	for i := range transcript.MaxUnanswered {
+		if err := call(i); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := say(`{"type":"TOOL_CALL_RESULT","toolCallId":"c7","messageId":"m","content":"x"}`); err != nil {
+		t.Fatal(err)
+	}
+	if err := call(transcript.MaxUnanswered); err != nil {
+		t.Errorf("in the place of one with its result: %v", err)
+	}
+	if err := call(transcript.MaxUnanswered + 1); err == nil || !strings.Contains(err.Error(), "1000 tool calls") {
+		t.Errorf("one too many: %v", err)
+	}
 }
