@@ -24,7 +24,7 @@ const (
 	// MaxUnanswered bounds the calls that may wait for the client: each is put to the
 	// policy by itself.
 	MaxUnanswered = 1000
-	MaxState   = 256 << 10
+	MaxState      = 256 << 10
 )
 
 // errTooLong and errStateTooLarge say which bound an agent broke.
