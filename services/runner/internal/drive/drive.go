@@ -74,13 +74,29 @@ func (d *Driver) Drive(ctx context.Context, box *sandboxapi.Client, run Run) err
 		transcript: transcript.New(run.State, run.Tools...), lines: make(chan spooled, 64),
 	}
 	if _, err := box.StartRun(ctx, sandboxapi.RunRequest{RunID: run.ID, Input: run.Input}); err != nil {
-		return f.stopped(ctx, fmt.Errorf("start the run in its sandbox: %w", err))
+		return f.stopped(ctx, errors.Join(fmt.Errorf("start the run in its sandbox: %w", err), makeWay(ctx, box, err)))
 	}
 	failpoint.Hit("run-delivered")
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	go f.read(ctx)
 	return f.follow(ctx)
+}
+
+// makeWay ends what else a busy sandbox drives: a session has one run at a time, so it
+// is one that is over in the log, whose runner could not tell the sandbox.
+func makeWay(ctx context.Context, box *sandboxapi.Client, busy error) error {
+	if p, ok := errors.AsType[*sandboxapi.Problem](busy); !ok || p.Code != sandboxapi.CodeRunOpen {
+		return nil
+	}
+	h, err := box.Health(ctx)
+	if err == nil && h.OpenRun != "" {
+		err = box.CancelRun(ctx, h.OpenRun)
+	}
+	if err != nil {
+		return fmt.Errorf("end the run that is over: %w", err)
+	}
+	return nil
 }
 
 // stopped decides what an answer of the sandbox means: what trying again can't

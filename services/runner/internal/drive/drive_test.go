@@ -53,6 +53,7 @@ type sandbox struct {
 	hang      bool
 	refuse    *sandboxapi.Problem
 	broken    *sandboxapi.Problem // answers for the spool after it was cut
+	open      string              // another run that it is busy with
 	starts    int
 	cancelled int
 	input     json.RawMessage
@@ -68,6 +69,17 @@ func newSandbox(t *testing.T, events []string, outcome string) *sandbox {
 		defer s.mu.Unlock()
 		s.cancelled++
 		w.WriteHeader(http.StatusAccepted)
+	})
+	mux.HandleFunc("POST "+sandboxapi.PathRuns+"/r-0/cancel", func(w http.ResponseWriter, _ *http.Request) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.open = ""
+		w.WriteHeader(http.StatusAccepted)
+	})
+	mux.HandleFunc("GET "+sandboxapi.PathHealth, func(w http.ResponseWriter, _ *http.Request) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		_ = json.NewEncoder(w).Encode(sandboxapi.Health{OpenRun: s.open})
 	})
 	mux.HandleFunc("GET "+sandboxapi.PathRuns+"/r-1/spool", s.spool)
 	server := httptest.NewServer(mux)
@@ -86,6 +98,10 @@ func (s *sandbox) start(w http.ResponseWriter, r *http.Request) {
 	defer s.mu.Unlock()
 	if s.refuse != nil {
 		s.refuse.Write(w)
+		return
+	}
+	if s.open != "" {
+		sandboxapi.NewProblem(http.StatusConflict, sandboxapi.CodeRunOpen, "busy").Write(w)
 		return
 	}
 	var req sandboxapi.RunRequest
@@ -479,6 +495,22 @@ func TestRefusedRun(t *testing.T) {
 			t.Errorf("%s: over %t, %v", code, over, err)
 		}
 	}
+}
+
+// A sandbox that is still busy with a run which is over in the log, as after a host
+// that couldn't be reached when it ended, is told so, and takes the next.
+func TestSandboxBusyWithARunThatIsOver(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	box := newSandbox(t, said, "success")
+	box.open = "r-0"
+	if err := w.drive(box); err == nil || w.state().Run == nil {
+		t.Fatalf("a busy sandbox is asked again: %v", err)
+	}
+	if err := w.drive(box); err != nil {
+		t.Fatal(err)
+	}
+	w.check()
 }
 
 // A run whose spool sandboxd could not go on writing fails, and says why.
