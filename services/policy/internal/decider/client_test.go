@@ -83,7 +83,8 @@ func TestDelegateUnderAnOldID(t *testing.T) {
 	t.Parallel()
 	proposed := session.CallProposed{CallID: call, AgentCallID: "a-1", RunID: "r-1", Tool: "pick", ArgsHash: hash, Modes: []string{session.ModeDelegate}}
 	lets := []session.Payload{
-		proposed, session.CallDecided{CallID: call, Decision: "allow", ExecuteBy: until},
+		proposed,
+		session.CallDecided{CallID: call, Decision: "allow", ExecuteBy: until},
 		session.CallDelegated{CallID: call, ToolCallID: "a-1", RunID: "r-1", Deadline: until},
 	}
 	parked := session.RunInterrupted{RunID: "r-1", Calls: []string{call}}
