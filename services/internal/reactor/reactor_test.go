@@ -41,7 +41,7 @@ func appendTo(t *testing.T, js jetstream.JetStream, types string, keys ...reacto
 		if types != "" {
 			m.Header.Set(events.HeaderTypes, types)
 		}
-		if _, err := js.PublishMsgAsync(m); err != nil {
+		if _, err := js.PublishMsgAsync(m, jetstream.WithStallWait(patience)); err != nil { // a slow server is no fault of the test
 			t.Fatal(err)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -134,7 +135,9 @@ func step() eventlog.Command {
 }
 
 // Settle decides what is next for a session's turns, until nothing is, and sees
-// to it that its open run has a driver.
+// to it that its open run has a driver. A run is started only in a sandbox that is
+// known to run: one whose loss isn't in the log yet, as after a restart of its host,
+// would fail a run that can as well wait for the next.
 func (a *App) Settle(ctx context.Context, key reactor.Key) error {
 	select {
 	case <-a.started:
@@ -145,21 +148,52 @@ func (a *App) Settle(ctx context.Context, key reactor.Key) error {
 	if err != nil {
 		return err
 	}
+	known := "" // the incarnation of which it is known
 	for {
-		var run *session.Run // as the state has it that the decision was made on
+		var run, due *session.Run // as the state has them that the decision was made on
 		decide := decider.Settle(a.instance)
 		done, err := a.execute(ctx, subject, step(), func(s *session.State, now time.Time) ([]events.Record, error) {
-			run = openRun(s)
-			return decide(s, now)
+			run, due = openRun(s), nil
+			records, err := decide(s, now)
+			if w := s.Workload; starts(records) && w.PodUID != known {
+				due = &session.Run{Generation: w.Generation, PodUID: w.PodUID}
+				return nil, err
+			}
+			return records, err
 		})
-		if err != nil {
+		switch {
+		case err != nil:
 			return err
-		}
-		if len(done.Records) == 0 {
+		case due != nil && a.runs(ctx, key, due):
+			known = due.PodUID
+		case len(done.Records) == 0:
 			return a.attend(ctx, key, run)
+		default:
+			failpoint.Hit("run-settled")
 		}
-		failpoint.Hit("run-settled")
 	}
+}
+
+// starts says whether a decision is to start a run.
+func starts(records []events.Record) bool {
+	return slices.ContainsFunc(records, func(r events.Record) bool { return r.Type == session.TypeRunStarted })
+}
+
+// sandboxAgain is how soon a sandbox that couldn't be found is looked for again, where
+// nothing is heard of it before.
+const sandboxAgain = time.Second
+
+// runs says whether the sandbox of a run that is due runs now; else the session is
+// looked at again.
+func (a *App) runs(ctx context.Context, key reactor.Key, due *session.Run) bool {
+	box, err := a.sandbox(ctx, key, due)
+	if err == nil {
+		box.Close()
+		return true
+	}
+	a.cfg.Logger.LogAttrs(ctx, slog.LevelInfo, "run waits for its sandbox", slog.String("session", key.Session), slog.Any("error", err))
+	a.requeue.EnqueueAfter(key, sandboxAgain)
+	return false
 }
 
 // openRun is a copy of the session's open run, nil for none.

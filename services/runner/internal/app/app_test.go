@@ -63,15 +63,15 @@ func TestConversationsAreBounded(t *testing.T) {
 	}
 }
 
-// plant gives the log a session that has nothing to do.
-func plant(t *testing.T, log eventlog.Log, key reactor.Key) {
+// plant gives the log a session that has nothing to do but for what more says.
+func plant(t *testing.T, log eventlog.Log, key reactor.Key, more ...session.Payload) {
 	t.Helper()
 	subject, err := events.SessionSubject(key.Tenant, key.Session)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var prev uint64
-	for i, p := range given.Ready {
+	for i, p := range given.Ready.And(more...) {
 		service, _ := session.Owner(session.TypeOf(p))
 		records, err := session.Records(service, p)
 		if err != nil {
