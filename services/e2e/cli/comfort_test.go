@@ -17,7 +17,7 @@ func history(t *testing.T, p *place) {
 		return len(runs) == 1 && runs[0].State == api.RunStateFinished
 	})
 	says(t, p.run(0, "session", "runs", s.ID), "RUN", "finished", "user:alice")
-	says(t, p.run(0, "session", "messages", s.ID), "user:alice", "    echo one two three", "    one two three", "→ {")
+	says(t, p.run(0, "session", "messages", s.ID), "user:alice", "    echo one two three", "    one two three", `→ shell {"command":"echo one two three"}`)
 	if l := parse[api.MessageList](p, "session", "messages", s.ID, "--limit", "1"); len(l.Items) != 1 || l.Next == "" {
 		t.Errorf("one message: %+v", l)
 	}

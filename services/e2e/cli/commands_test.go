@@ -36,10 +36,15 @@ func (p *place) create(message string) api.Session {
 }
 
 func life(t *testing.T, p *place) {
-	s := parse[api.Session](p, "session", "create", "shell", "--label", "team=search", "--wait", "30", "--as", "alice")
+	s := parse[api.Session](p, "session", "create", "shell", "--label", "team=search", "--config", `{"model": "small"}`, "--wait", "30", "--as", "alice")
 	if s.Phase != api.SessionPhaseReady || s.Owner != "user:alice" || s.Labels["team"] != "search" {
 		t.Errorf("created: %+v", s)
 	}
+	harness.Eventually(t, "it was created with its config", func() bool {
+		return strings.Contains(p.run(0, "audit", "list", "--session", s.ID, "--type", "session.created", "-o", "json"), `"model": "small"`)
+	})
+	says(t, p.run(2, "session", "create", "shell", "--config", "{model}"), "it is no JSON")
+	says(t, p.run(2, "session", "show", s.ID, "--as-of", "yesterday"), "--as-of", "such as 5")
 	harness.Eventually(t, "it is listed", func() bool { // lists follow the log
 		list := parse[api.SessionList](p, "session", "list", "--label", "team=search")
 		return len(list.Items) == 1 && list.Items[0].ID == s.ID

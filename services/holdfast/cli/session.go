@@ -3,6 +3,7 @@ package cli
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -58,14 +59,19 @@ func answer[T any](err error, body func() *T) (*T, error) {
 func sessionCreate(o *Options) *cobra.Command {
 	var (
 		message string
+		config  string
 		labels  map[string]string
 		wait    int
 		watch   bool
 	)
 	cmd := &cobra.Command{
 		Use: "create RUNTIME", Short: "Create a session", Args: cobra.ExactArgs(1),
-		Example: "  holdfast session create shell -m 'ls -la'\n  holdfast session create shell --label team=search --wait 30",
+		Example: "  holdfast session create shell -m 'ls -la'\n  holdfast session create shell --label team=search --wait 30\n" +
+			`  holdfast session create my-agent --config '{"model": "small"}'`,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if config != "" && !json.Valid([]byte(config)) {
+				return usagef("--config %q: it is no JSON", config)
+			}
 			c, err := o.Client()
 			if err != nil {
 				return err
@@ -75,7 +81,9 @@ func sessionCreate(o *Options) *cobra.Command {
 				prefer := fmt.Sprintf("wait=%d", wait)
 				params.Prefer = &prefer
 			}
-			r, err := c.CreateSessionWithResponse(cmd.Context(), params, api.CreateSession{Runtime: args[0], Message: message, Labels: labels})
+			r, err := c.CreateSessionWithResponse(cmd.Context(), params, api.CreateSession{
+				Runtime: args[0], Message: message, Labels: labels, Config: json.RawMessage(config),
+			})
 			s, err := answer(err, func() *api.Session {
 				if r.JSON201 != nil {
 					return r.JSON201
@@ -93,6 +101,7 @@ func sessionCreate(o *Options) *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVarP(&message, "message", "m", "", "first message to the agent")
+	cmd.Flags().StringVar(&config, "config", "", "JSON for the agent, which it reads from GET /v1/agent/session; no secrets")
 	cmd.Flags().StringToStringVar(&labels, "label", nil, "label, key=value; may be repeated")
 	cmd.Flags().IntVar(&wait, "wait", 0, "answer when it is ready, after so many seconds at most")
 	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "follow it until its run ends or waits for somebody")
