@@ -173,7 +173,7 @@ func (p *Program) listen(ctx context.Context, g *ground) (err error) {
 	}
 	p.onClose(func() error { return ignoreClosed(g.listener.Close()) })
 	p.URL = "http://" + g.listener.Addr().String()
-	if g.agents, err = ListenForAgents(g.dir.in("agent")); err != nil {
+	if g.agents, err = ListenForAgents(g.dir.in("agent", AgentSocket)); err != nil {
 		return err
 	}
 	p.onClose(func() error { return ignoreClosed(g.agents.Close()) })

@@ -1,6 +1,7 @@
 package dev
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -14,11 +15,9 @@ const AgentSocket = "agent.sock"
 const relaySocket = "relay.sock"
 
 // ListenForAgents makes the unix socket that sandboxes reach. They run under other
-// users, so it is writable by all; its directory is what they are shown of the
-// host.
-func ListenForAgents(dir string) (net.Listener, error) {
-	return listenUnix(filepath.Join(dir, AgentSocket), 0o755, 0o666)
-}
+// users, so it is writable by all; its directory, which it has for itself, is what they
+// are shown of the host.
+func ListenForAgents(path string) (net.Listener, error) { return listenUnix(path, 0o755, 0o666) }
 
 // listenUnix makes a unix socket, in place of one that was left there, in a directory
 // that is made if need be. A path that is too long for a socket's address is reached
@@ -40,5 +39,8 @@ func listenUnix(path string, dirMode, mode os.FileMode) (net.Listener, error) {
 		return nil, err
 	}
 	l.SetUnlinkOnClose(false) // the address is of a descriptor that is closed by then
-	return l, os.Chmod(path, mode)
+	if err := os.Chmod(path, mode); err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	return l, nil
 }

@@ -173,7 +173,7 @@ func (s served) gateway(ctx context.Context, env *parts.Env) error {
 	case s.agentsAddr != "":
 		agents, err = lc.Listen(ctx, "tcp", s.agentsAddr)
 	case s.agentSocket != "":
-		agents, err = dev.ListenForAgents(filepath.Dir(s.agentSocket))
+		agents, err = dev.ListenForAgents(s.agentSocket)
 	default:
 		return cli.Usage(errors.New("the gateway needs --agents-addr, or --agent-socket where the host is on this machine"))
 	}
@@ -205,7 +205,7 @@ func (s served) host(ctx context.Context, env *parts.Env, h *health) error {
 	var agents net.Listener
 	if s.agentSocket == "" {
 		s.agentSocket = filepath.Join(s.dataDir, "agent", dev.AgentSocket)
-		if agents, err = dev.ListenForAgents(filepath.Dir(s.agentSocket)); err != nil {
+		if agents, err = dev.ListenForAgents(s.agentSocket); err != nil {
 			return err
 		}
 	}
