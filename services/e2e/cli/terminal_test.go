@@ -43,7 +43,10 @@ func (p *place) inTerminal(width, height int, args ...string) *terminal {
 			_, _ = term.screen.Write(buf[:n])
 			term.mu.Unlock()
 			if err != nil {
-				_ = term.screen.Close()
+				// Close would race with a Read of what the terminal answers.
+				if in, ok := term.screen.InputPipe().(io.Closer); ok {
+					_ = in.Close()
+				}
 				return
 			}
 		}
