@@ -15,7 +15,7 @@ ARGS ?=
 FUZZTIME ?= 10s
 FUZZ     ?= .
 # Narrow a test run: make test PKG=./services/session/... RUN=TestDecide
-PKG ?= work
+PKG ?=
 RUN ?=
 # The program that measures, and its arguments.
 BENCH      ?= ./services/e2e/bench
@@ -31,11 +31,17 @@ TEST_TIMEOUT ?= 8m
 # The kills restart whole programs again and again.
 FAULT_TIMEOUT ?= 20m
 
+# The suites of services/e2e that take minutes each have a target of their own, and
+# one after the other: they fill disks, kill processes and want the whole machine.
+SLOW        := agents|baddays|isolation|large|processes
 CLUSTER_PKG := ./events/eventlog/...
 FAULT_PKG   := ./services/e2e/faults/...
 AGUI_PKG    := ./services/e2e/aguinorth/...
 # The image that make images builds, and that make up and test-containers run.
-IMAGE         ?= holdfast:local
+IMAGE         ?= $(or $(HOLDFAST_IMAGE),holdfast:local)
+# What an image of this clone's commit is labelled with; of another name's nothing is
+# asked, since it was built elsewhere.
+FROM_HERE      = $(if $(filter holdfast:local,$(IMAGE)),io.holdfast.version:$(VERSION),map)
 CONTAINER_PKG := ./services/e2e/containers/...
 
 ##@ Run
@@ -67,7 +73,7 @@ images: ## Build the image holdfast:local, from public bases or stand-ins for th
 .PHONY: up
 up: ## Start every service apart, on a NATS cluster and Postgres (docs/compose.md)
 	@scripts/prereq.sh linux go docker
-	@docker image inspect $(IMAGE) >/dev/null 2>&1 || $(MAKE) --no-print-directory images
+	@docker image inspect --format '{{.Config.Labels}}' $(IMAGE) 2>/dev/null | grep -qF '$(FROM_HERE)' || $(MAKE) --no-print-directory images
 	@HOLDFAST_IMAGE=$(IMAGE) scripts/compose.sh up $(ARGS)
 
 .PHONY: down
@@ -77,9 +83,14 @@ down: ## Stop what make up started; with ARGS=-v forget its data, too
 ##@ Test
 
 .PHONY: test
-test: ## Run every test of every module with the race detector
+test: ## Run the tests of every module with the race detector, but the slow suites
 	@scripts/prereq.sh linux go cc postgres
-	go test -race -timeout $(TEST_TIMEOUT) $(if $(RUN),-run '$(RUN)') $(PKG)
+	go test -race -timeout $(TEST_TIMEOUT) $(if $(RUN),-run '$(RUN)') $(or $(PKG),$$(go list work | grep -vE '/services/e2e/($(SLOW))(/|$$)'))
+
+.PHONY: test-slow
+test-slow: ## Run the slow suites: agents, bad days, isolation, large contents, replicas
+	@scripts/prereq.sh linux go cc postgres
+	go test -race -p 1 -timeout $(FAULT_TIMEOUT) $(if $(RUN),-run '$(RUN)') $$(go list work | grep -E '/services/e2e/($(SLOW))(/|$$)')
 
 .PHONY: test-cluster
 test-cluster: ## Run the log's suite on three clustered NATS servers
