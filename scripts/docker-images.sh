@@ -32,4 +32,4 @@ docker=$(builder)
 scripts/docker-bases.sh
 # The host's network: the build reaches the module proxy as this machine does.
 DOCKER_BUILDKIT=1 "$docker" build --network=host -f deploy/Dockerfile -t "$tag" \
-	--build-arg "GOPROXY=$(go env GOPROXY)" --build-arg "GOSUMDB=$(go env GOSUMDB)" --build-arg "VERSION=$version" .
+	--build-arg "GOPROXY=$(go env GOPROXY)" --build-arg "GOSUMDB=$(go env GOSUMDB)" --build-arg "VERSION=$version" --label "io.holdfast.version=$version" .
