@@ -131,7 +131,7 @@ func space(ctx context.Context, dir, there string) Finding {
 	if err != nil {
 		return broken(name, fmt.Sprintf("%s: %v", there, err), "name a directory that can be read with --data-dir")
 	}
-	free := fsys.Bavail * uint64(fsys.Bsize) //nolint:gosec // a block's size
+	free := fsys.Bavail * uint64(fsys.Bsize)
 	text := fmt.Sprintf("%s: %.1f GiB free", dir, float64(free)/(1<<30))
 	if fsys.Type == unix.TMPFS_MAGIC {
 		return warning(name, text+"; it is in memory", "keep the data on a disk: what is in memory does not survive a restart of the machine")

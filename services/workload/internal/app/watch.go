@@ -142,9 +142,15 @@ func (a *App) pools(ctx context.Context, runtimes Runtimes) {
 	}
 }
 
+// fillWithin is how long a host has to take a pool's size, which it only notes.
+const fillWithin = 2 * time.Second
+
 // fill makes the pool of one runtime as it is wanted. A pool is an optimisation:
-// that it can't be filled refuses nothing.
+// that it can't be filled refuses nothing, and holds nobody up who has applied the
+// runtime.
 func (a *App) fill(ctx context.Context, n projections.RuntimeName) {
+	ctx, cancel := context.WithTimeout(ctx, fillWithin)
+	defer cancel()
 	if err := a.pool(ctx, n.Tenant, n.Name); err != nil {
 		a.cfg.Logger.LogAttrs(ctx, levelOf(err), "warm pool not filled, trying again",
 			slog.String("runtime", n.Name), slog.Any("error", err))

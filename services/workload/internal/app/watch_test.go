@@ -84,6 +84,31 @@ func TestPoolIsFilledLater(t *testing.T) {
 	})
 }
 
+// hung is a host that takes requests for pools and doesn't answer.
+type hung struct{ *scripted }
+
+// EnsurePool implements driver.Driver.
+func (hung) EnsurePool(ctx context.Context, _ driver.RuntimeSpec, _ int) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// A host that hangs keeps nobody from applying a runtime.
+func TestApplyWhileTheHostHangs(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.app.UseDriver(hung{w.driver})
+		begun := time.Now()
+		if reply := w.applyRuntime(`{"sandbox":{"command":["agent"]},"warmPool":{"size":3},"adapter":{"protocol":"none"}}`); reply.N == 0 {
+			t.Error("nothing was applied")
+		}
+		if took := time.Since(begun); took > 3*time.Second {
+			t.Errorf("it took %s", took)
+		}
+	})
+}
+
 // A host that began anew has empty pools, and what it has is compared with the log.
 func TestHostBegins(t *testing.T) {
 	t.Parallel()
