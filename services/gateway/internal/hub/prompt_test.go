@@ -176,6 +176,32 @@ func TestTooMuchHeldOutput(t *testing.T) {
 	}
 }
 
+// TestLargeHeldOutput has one large batch come before its event: nobody is closed for it.
+func TestLargeHeldOutput(t *testing.T) {
+	tail := &lagging{Log: memlog.New(eventlog.Genesis{LogID: "l", Epoch: testEpoch})}
+	w := startWorld(t, tail, memoutput.New(), func(c *Config) { c.HeldBytes = 2000 })
+	id := sid("a")
+	w.create(t, testTenant, id)
+	r := w.open(t, "/v1/sessions/"+id+"/stream", "")
+	r.until("history", at(1, 0))
+	tail.hold(true)
+	w.note(t, id)
+	large := w.batch("r-1", 1, 1, 2)
+	large.Events[0] = append(large.Events[0][:len(large.Events[0])-1], `,"pad":"`+strings.Repeat("a", 9000)+`"}`...)
+	if _, err := w.out.Publish(t.Context(), testTenant, id, large); err != nil {
+		t.Fatal(err)
+	}
+	w.say(t, id, "r-1", 2, 2, 2)
+	eventually(t, "the output came first", func() bool {
+		w.hub.mu.Lock()
+		defer w.hub.mu.Unlock()
+		messages := w.hub.recent.messages
+		return len(messages) > 0 && messages[len(messages)-1].Seq == 2
+	})
+	tail.hold(false)
+	wantWords(t, "afterwards", r.until("all", at(2, 2)), "n2 r-1:1-1 r-1:2-2")
+}
+
 // TestLateEventsAreWaitedFor has output wait for longer than HoldFor, behind events
 // that are in the log and only late.
 func TestLateEventsAreWaitedFor(t *testing.T) {

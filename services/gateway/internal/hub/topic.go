@@ -108,7 +108,8 @@ func (t *topic) hold(m output.Message) {
 		t.heldSince = t.hub.cfg.Now()
 	}
 	t.held = append(t.held, m)
-	if t.heldBytes += weight(m.Batch); t.heldBytes > t.hub.cfg.HeldBytes {
+	t.heldBytes += weight(m.Batch)
+	if t.heldBytes > t.hub.cfg.HeldBytes && t.heldBytes-t.heaviest() > t.hub.cfg.HeldBytes {
 		// The events are far behind. Who comes back later loses nothing.
 		for s := range t.subs {
 			s.out.close(api.CloseSourceLost)
@@ -116,6 +117,16 @@ func (t *topic) hold(m output.Message) {
 		}
 		t.forget(len(t.held))
 	}
+}
+
+// heaviest is the weight of the largest batch that is held. It doesn't count: what an
+// agent says in one event may be larger than the bound, and a moment early.
+func (t *topic) heaviest() int {
+	most := 0
+	for _, m := range t.held {
+		most = max(most, weight(m.Batch))
+	}
+	return most
 }
 
 // stir wakes those who wait for the topic to move.
