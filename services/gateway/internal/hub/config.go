@@ -52,9 +52,9 @@ type Config struct {
 	// RingBytes bounds the recent output that is kept for those who attach; 0 means
 	// 8 MiB.
 	RingBytes int
-	// HeldBytes bounds the output of one session that waits for its event, and
-	// HoldFor how long it waits before the log is asked whether the event exists;
-	// 0 means 4 MiB and 10 s.
+	// HeldBytes bounds the output of one session that waits for its event, the largest
+	// batch of it apart, and HoldFor how long it waits before the log is asked whether
+	// the event exists; 0 means 4 MiB and 10 s.
 	HeldBytes int
 	HoldFor   time.Duration
 	// Heartbeat is the silence after which a connection gets a word; 0 means 15 s.
