@@ -8,6 +8,8 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"runtime"
+	"runtime/pprof"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -21,6 +23,7 @@ type options struct {
 	each, soak     time.Duration
 	limit          time.Duration
 	isolation      string
+	heap           string
 	short, verbose bool
 }
 
@@ -42,6 +45,7 @@ func parse(args []string) (options, error) {
 	flags.DurationVar(&o.limit, "limit", 100*time.Millisecond, "what p99 of the commands may reach")
 	flags.DurationVar(&o.soak, "soak", 0, "stay at the rate for so long, and say how memory moves")
 	flags.StringVar(&o.isolation, "isolation", "namespaces", "of the sandboxes")
+	flags.StringVar(&o.heap, "heapprofile", "", "write a profile of what is in memory at the end to this `file`")
 	flags.BoolVar(&o.short, "short", false, "load next to nothing: shows only that it works")
 	flags.BoolVar(&o.verbose, "v", false, "show the logs of what is loaded")
 	if err := flags.Parse(args); err != nil {
@@ -123,5 +127,18 @@ func (v *visitors) soak(ctx context.Context, o options) error {
 		return err
 	}
 	s.print(os.Stdout)
-	return m.print(os.Stdout)
+	return errors.Join(m.print(os.Stdout), profile(o.heap))
+}
+
+// profile writes what is in memory; nothing without a file.
+func profile(path string) error {
+	if path == "" {
+		return nil
+	}
+	f, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	runtime.GC()
+	return errors.Join(pprof.WriteHeapProfile(f), f.Close())
 }
