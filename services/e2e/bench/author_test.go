@@ -41,9 +41,11 @@ func TestLivesAreLegal(t *testing.T) {
 	if mean := total / sessions; mean < eventsEach*8/10 || mean > eventsEach*12/10 {
 		t.Errorf("a life has %d events on the average, want about %d", mean, eventsEach)
 	}
-	// A client's cancel and resume, a maximum age and an agent that asks anew are
-	// too rare to be in a realistic mix.
-	rare := map[string]bool{session.TypeRunCancelRequested: true, session.TypeExpired: true, session.TypeCallSuperseded: true}
+	// A client's cancel and resume, a maximum age, an agent that asks anew and a
+	// client's own tools are too rare to be in a realistic mix.
+	rare := map[string]bool{
+		session.TypeRunCancelRequested: true, session.TypeExpired: true, session.TypeCallSuperseded: true, session.TypeCallDelegated: true,
+	}
 	for _, name := range session.Types() {
 		if seen[name] == 0 && !rare[name] {
 			t.Errorf("no life has a %s", name)
