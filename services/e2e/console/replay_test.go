@@ -51,7 +51,7 @@ func TestReplayShowsTheStateAsOfEachN(t *testing.T) {
 	b.sees(".replay-head", "nothing here can be answered or changed")
 	for n := 1; n <= last; n++ {
 		b.visit(fmt.Sprintf("#/sessions/%s/replay?n=%d", id, n))
-		b.until("the state is that of the moment", fmt.Sprintf("%s === 'event %d' && document.querySelector('.moment h2').textContent === 'State as of event %d' && !document.querySelector('.late')", moment, n, n))
+		b.until("the state is that of the moment", fmt.Sprintf("%s === 'event %d' && document.querySelector('.moment h2').textContent === 'State as of event %d' && !document.querySelector('.late') && %s !== undefined", moment, n, n, field("phase")))
 		at := fmt.Sprint(n)
 		then, err := h.Client("alice").GetSessionWithResponse(h.Context(), id, &api.GetSessionParams{AsOf: &at})
 		if err != nil {
