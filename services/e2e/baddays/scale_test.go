@@ -1,3 +1,8 @@
+//go:build !race
+
+// Ten thousand sessions under the race detector are minutes of its own bookkeeping;
+// what these tests share between goroutines is under it in all the others.
+
 package baddays_test
 
 import (
