@@ -2,14 +2,9 @@ package isolation_test
 
 import (
 	"net/http"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/holdfast-io/holdfast/api"
-	"github.com/holdfast-io/holdfast/events/session"
 )
 
 // patience is how long a neighbour may take to answer beside an attack: some ten
@@ -81,62 +76,10 @@ func TestFlood(t *testing.T) {
 	}
 }
 
-// TestOutput has agents that say too much: their runs fail with the reason, their
-// sessions live on, and what is kept of them is bounded.
-func TestOutput(t *testing.T) {
-	w := start(t, "namespaces")
-	for message, reason := range map[string]string{"huge": "event-too-large", "endless": "output-too-large"} {
-		t.Run(message, func(t *testing.T) {
-			w := w.in(t)
-			s := w.CreateOf("admin", api.CreateSession{Runtime: "hostile"})
-			run := w.Send("admin", s.ID, message)
-			// By the session first, which costs little: the views take some seconds for so much.
-			w.Await(s.ID, "run "+run+" is over", func(s *api.Session) bool { return s.Run != run && w.whyFailed(s.ID) != "" })
-			if why := w.whyFailed(s.ID); !strings.Contains(why, reason) {
-				t.Errorf("the run failed for %q, want %q", why, reason)
-			}
-			if kept := w.spooled(); kept > 65<<20 {
-				t.Errorf("%d MiB are spooled of one run", kept>>20)
-			}
-			w.neighbourAnswers()
-			if status, _ := w.call(w.Context(), s, http.MethodGet, "/health", nil); status != http.StatusOK {
-				t.Errorf("the session answers %d", status)
-			}
-		})
-	}
-}
-
-// whyFailed is what the log says of a session's failed run.
-func (w *world) whyFailed(id string) string {
-	w.t.Helper()
-	for _, f := range w.Facts(id) {
-		if p, ok := f.Payload.(session.RunFailed); ok {
-			return p.Cause + ": " + p.Detail
-		}
-	}
-	return ""
-}
-
 // in is the same world for a subtest.
 func (w *world) in(t *testing.T) *world {
 	t.Helper()
 	c := *w
 	c.t, c.Holdfast = t, w.Holdfast.In(t)
 	return &c
-}
-
-// spooled is how many bytes of output are kept of the longest run.
-func (w *world) spooled() int64 {
-	w.t.Helper()
-	files, err := filepath.Glob(filepath.Join(w.DataDir, "local", "sandboxes", "*", "spool", "*"))
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	var longest int64
-	for _, f := range files {
-		if info, err := os.Stat(f); err == nil {
-			longest = max(longest, info.Size())
-		}
-	}
-	return longest
 }
