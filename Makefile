@@ -91,7 +91,7 @@ test: ## Run the tests of every module with the race detector, but the slow suit
 test-slow: ## Run the slow suites: agents, bad days, isolation, large contents, replicas
 	@scripts/prereq.sh linux go cc postgres
 	go test -race -p 1 -timeout $(FAULT_TIMEOUT) $(if $(RUN),-run '$(RUN)') $$(go list work | grep -E '/services/e2e/($(SLOW))(/|$$)')
-	go test -timeout $(FAULT_TIMEOUT) -run '$(or $(RUN),TestManyOpenSessions|TestLongSession|TestOutput)' ./services/e2e/baddays ./services/e2e/isolation
+	go test -p 1 -timeout $(FAULT_TIMEOUT) -run '$(or $(RUN),TestManyOpenSessions|TestLongSession|TestOutput|TestMegabytes|TestTheLimit)' ./services/e2e/baddays ./services/e2e/isolation ./services/e2e/large
 
 .PHONY: test-cluster
 test-cluster: ## Run the log's suite on three clustered NATS servers

@@ -1,3 +1,8 @@
+//go:build !race
+
+// Megabytes through every service in one process are minutes under the race detector;
+// what is shared between goroutines on this way is under it in other suites.
+
 package large_test
 
 import (
