@@ -242,6 +242,47 @@ func TestTailSurvivesCuts(t *testing.T) {
 	}
 }
 
+// A consumer that is alive by all its heartbeats but gives nothing, which the client
+// library can't notice, is replaced.
+func TestTailReplacesAConsumerThatStandsStill(t *testing.T) {
+	w := newFaultWorld(t)
+	l := open(t, w.pjs, w.nc, natslog.Options{CheckEvery: 20 * time.Millisecond})
+	if _, err := w.execute(t, 20*time.Second, "c1", message); err != nil {
+		t.Fatal(err)
+	}
+	// Far less than the library takes to give up on a consumer that is silent.
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	done := errors.New("all came")
+	next := uint64(1)
+	err := l.Tail(ctx, 1, func(m events.Message) error {
+		if m.Seq != next {
+			t.Errorf("sequence %d came where %d was next", m.Seq, next)
+		}
+		next++
+		if m.Seq == 3 {
+			return done
+		}
+		if m.Seq < 2 {
+			return nil
+		}
+		stream, err := w.js.Stream(ctx, events.StreamEvents)
+		if err != nil {
+			return err
+		}
+		for c := range stream.ListConsumers(ctx).Info() {
+			if _, err := stream.PauseConsumer(ctx, c.Name, time.Now().Add(time.Hour)); err != nil {
+				return err
+			}
+		}
+		_, err = w.execute(t, 5*time.Second, "c2", message)
+		return err
+	})
+	if !errors.Is(err, done) {
+		t.Errorf("the tail ended with %v", err)
+	}
+}
+
 // The stream is emptied, made anew or restored from an older copy under a running
 // tail: it ends with a typed error instead of waiting beyond the end.
 func TestTailNoticesAnotherLog(t *testing.T) {

@@ -161,7 +161,7 @@ func (l *Log) Tail(ctx context.Context, from uint64, handle func(events.Message)
 	if err != nil {
 		return err
 	}
-	if err := l.check(ctx, next, info.Genesis); err != nil {
+	if _, err := l.check(ctx, next, info.Genesis); err != nil {
 		return err
 	}
 	err = l.reader.Tail(ctx, next, func(m stream.Message) error {
@@ -176,32 +176,33 @@ func (l *Log) Tail(ctx context.Context, from uint64, handle func(events.Message)
 		}
 		next++
 		return nil
-	}, func(ctx context.Context, next uint64) error {
-		err := l.check(ctx, next, info.Genesis)
+	}, func(ctx context.Context, next uint64) (uint64, error) {
+		last, err := l.check(ctx, next, info.Genesis)
 		if changed(err) {
-			return err
+			return 0, err
 		}
-		return nil // nobody answered: the tail goes on where it is as soon as somebody does
+		return last, nil // where nobody answered the tail goes on as soon as somebody does
 	}, l.opts.CheckEvery)
 	return named(err)
 }
 
-// check compares what was read with what the log holds now.
-func (l *Log) check(ctx context.Context, next uint64, genesis eventlog.Genesis) error {
+// check compares what was read with what the log holds now, and gives its last
+// sequence.
+func (l *Log) check(ctx context.Context, next uint64, genesis eventlog.Genesis) (last uint64, err error) {
 	reaches, first, last, err := l.reader.Reaches(ctx, next)
 	if err != nil {
-		return named(err)
+		return 0, named(err)
 	}
 	now, err := l.genesisAt(ctx, first)
 	switch {
 	case err != nil:
-		return err
+		return 0, err
 	case now != genesis:
-		return &eventlog.EpochError{Want: genesis, Got: now}
+		return 0, &eventlog.EpochError{Want: genesis, Got: now}
 	case !reaches:
-		return &eventlog.TruncatedError{Next: next, LastSeq: last}
+		return 0, &eventlog.TruncatedError{Next: next, LastSeq: last}
 	}
-	return nil
+	return last, nil
 }
 
 // changed says that an error tells of another log than the one that was read.

@@ -10,9 +10,10 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Check looks at a stream while it is tailed: next is the sequence that the
-// handler gets next. An error ends the tail with it.
-type Check func(ctx context.Context, next uint64) error
+// Check looks at a stream while it is tailed, and gives its last sequence; 0 where
+// nobody answers. next is the sequence that the handler gets next. An error ends the
+// tail with it.
+type Check func(ctx context.Context, next uint64) (last uint64, err error)
 
 // Tail hands every message from a sequence on to handle, in order, until ctx ends
 // or handle fails, and gives that error back. It reads by an ordered consumer
@@ -20,10 +21,11 @@ type Check func(ctx context.Context, next uint64) error
 //
 // A consumer that starts beyond the end of its stream waits in silence, also
 // where the stream was emptied or restored from an older copy; check runs once in
-// each period so that the owner notices.
+// each period so that the owner notices. A consumer that gives nothing from one check
+// to the next, although there is something to give, is replaced.
 func (r Reader) Tail(ctx context.Context, from uint64, handle func(Message) error, check Check, every time.Duration) error {
 	ctx, cancel := context.WithCancelCause(ctx)
-	t := &tail{reader: r, out: make(chan Message, 64)}
+	t := &tail{reader: r, out: make(chan Message, 64), stalled: make(chan struct{}, 1)}
 	t.next.Store(max(from, 1))
 	pumped, watched := make(chan struct{}), make(chan struct{})
 	go func() { defer close(pumped); t.pump(ctx, cancel) }()
@@ -66,6 +68,8 @@ type tail struct {
 	out    chan Message
 	// next is the sequence that the handler gets next.
 	next atomic.Uint64
+	// stalled has a value when the consumer is to be replaced.
+	stalled chan struct{}
 }
 
 // pump moves messages from an ordered consumer to out, making a new consumer
@@ -90,6 +94,12 @@ func (t *tail) pump(ctx context.Context, fail context.CancelCauseFunc) {
 // consume runs one ordered consumer from a sequence until it fails or ctx ends,
 // and gives the sequence to go on with.
 func (t *tail) consume(ctx context.Context, from uint64) (next uint64, _ error) {
+	select {
+	case <-t.stalled: // said of the one before
+	default:
+	}
+	ctx, stop := t.untilStalled(ctx)
+	defer stop()
 	create, cancel := context.WithTimeout(ctx, t.reader.AttemptTimeout)
 	consumer, err := t.reader.JS.OrderedConsumer(create, t.reader.Name, jetstream.OrderedConsumerConfig{
 		DeliverPolicy:     jetstream.DeliverByStartSequencePolicy,
@@ -125,19 +135,50 @@ func (t *tail) consume(ctx context.Context, from uint64) (next uint64, _ error) 
 	}
 }
 
-// watch runs check in each period.
+// untilStalled gives a context that ends when the consumer is to be replaced; call
+// stop afterwards.
+func (t *tail) untilStalled(ctx context.Context) (_ context.Context, stop context.CancelFunc) {
+	ctx, stop = context.WithCancel(ctx)
+	go func() {
+		select {
+		case <-t.stalled:
+			stop()
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, stop
+}
+
+// watch runs check in each period, and has a consumer replaced that stands still
+// before the stream's end while nothing of it waits for the handler. Libraries and
+// servers notice most such ends by missing heartbeats; a viewer or a projection that
+// waits for good because one of them did not is worse than a consumer too many.
 func (t *tail) watch(ctx context.Context, fail context.CancelCauseFunc, check Check, every time.Duration) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
+	var missing uint64 // what was next, and in the stream, at the check before
 	for {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
 			return
 		}
-		if err := check(ctx, t.next.Load()); err != nil && ctx.Err() == nil {
+		next := t.next.Load()
+		last, err := check(ctx, next)
+		switch {
+		case err != nil && ctx.Err() == nil:
 			fail(err)
 			return
+		case last < next || len(t.out) > 0:
+			missing = 0
+		case missing != next:
+			missing = next
+		default:
+			missing = 0
+			select {
+			case t.stalled <- struct{}{}:
+			default: // it is being replaced
+			}
 		}
 	}
 }

@@ -122,7 +122,7 @@ func (s *Stream) Info(ctx context.Context) (first, last uint64, err error) {
 // Tail implements output.Stream.
 func (s *Stream) Tail(ctx context.Context, from uint64, handle func(output.Message) error) error {
 	from = max(from, 1)
-	if err := s.check(ctx, from); err != nil {
+	if _, err := s.check(ctx, from); err != nil {
 		return err
 	}
 	err := s.reader.Tail(ctx, from, func(m stream.Message) error {
@@ -135,13 +135,13 @@ func (s *Stream) Tail(ctx context.Context, from uint64, handle func(output.Messa
 			return nil //nolint:nilerr // one bad batch must not stop every session's viewers; its k are missed and show as a gap
 		}
 		return handle(output.Message{Tenant: tenant, Session: session, Seq: m.Seq, Batch: b})
-	}, func(ctx context.Context, next uint64) error {
-		err := s.check(ctx, next)
+	}, func(ctx context.Context, next uint64) (uint64, error) {
+		last, err := s.check(ctx, next)
 		var truncated *output.TruncatedError
 		if errors.As(err, &truncated) || errors.Is(err, output.ErrNoStream) {
-			return err
+			return 0, err
 		}
-		return nil // nobody answered: the tail goes on as soon as somebody does
+		return last, nil // nobody answered: the tail goes on as soon as somebody does
 	}, s.opts.CheckEvery)
 	return named(err)
 }
@@ -154,13 +154,15 @@ func named(err error) error {
 	return err
 }
 
-func (s *Stream) check(ctx context.Context, next uint64) error {
+// check compares what was read with what the stream holds now, and gives its last
+// sequence.
+func (s *Stream) check(ctx context.Context, next uint64) (last uint64, err error) {
 	reaches, _, last, err := s.reader.Reaches(ctx, next)
 	switch {
 	case err != nil:
-		return named(err)
+		return 0, named(err)
 	case !reaches:
-		return &output.TruncatedError{Next: next, Last: last}
+		return 0, &output.TruncatedError{Next: next, Last: last}
 	}
-	return nil
+	return last, nil
 }
