@@ -39,8 +39,44 @@ func TestCacheIsBoundedInBytes(t *testing.T) {
 		{func() { add(0, 1) }, "0", 1},
 		{func() { c.Remove("0") }, "", 0},
 	} {
-		if step.do(); kept() != step.want || c.size != step.size || len(c.sizes) != c.kept.Len() {
+		if step.do(); kept() != step.want || c.size != step.size || len(c.sizes) != c.open.Len()+c.over.Len() {
 			t.Fatalf("%q are kept, %d bytes; want %q, %d", kept(), c.size, step.want, step.size)
 		}
+	}
+}
+
+// life is an aggregate that may be over.
+type life bool
+
+func (life) Apply(events.Message) error { return nil }
+func (l life) Over() bool               { return bool(l) }
+
+// Of what is over only the last few stay, and go first where there is no room; what is
+// open stays, however much ends beside it.
+func TestCacheKeepsFewThatAreOver(t *testing.T) {
+	t.Parallel()
+	c := newCache[life](100, 1000)
+	add := func(subject string, over bool, bytes int) {
+		c.Add(subject, &entry[life]{state: life(over), bytes: bytes})
+	}
+	add("open", false, 10)
+	for i := range 90 {
+		subject := fmt.Sprint(i)
+		add(subject, false, 10)
+		add(subject, true, 10)
+	}
+	if c.over.Len() != overKept || c.open.Len() != 1 || c.size != 10*(overKept+1) || len(c.sizes) != overKept+1 {
+		t.Errorf("%d over and %d open are kept, %d bytes of %d", c.over.Len(), c.open.Len(), c.size, len(c.sizes))
+	}
+	if e, ok := c.Get("89"); !ok || !e.state.Over() {
+		t.Error("the last one is gone, or is still held for open")
+	}
+	add("large", false, 980)
+	if _, ok := c.Peek("open"); !ok || c.over.Len() != 1 || c.size != 1000 {
+		t.Errorf("%d over are kept beside the large one, %d bytes; the open one: %v", c.over.Len(), c.size, ok)
+	}
+	add("ended", true, 20)
+	if _, ok := c.Peek("ended"); !ok || c.over.Len() != 1 || c.open.Len() != 1 {
+		t.Errorf("%d over and %d open are kept", c.over.Len(), c.open.Len())
 	}
 }

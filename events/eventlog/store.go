@@ -19,6 +19,13 @@ type Aggregate interface {
 	Apply(events.Message) error
 }
 
+// Ending is an Aggregate that comes to an end. Stores keep few of those that are over in
+// memory; whatever still happens to one loads it anew.
+type Ending interface {
+	Aggregate
+	Over() bool
+}
+
 // Copy is a source of a subject's messages that is faster than walking the log:
 // the Postgres copy. It may lag or be down; what it gives is checked against the
 // log's own chain. Envelopes come in order from the subject's first.

@@ -282,6 +282,10 @@ func New() *State {
 // Exists says whether the session was created.
 func (s *State) Exists() bool { return s.N > 0 }
 
+// Over says that the session has ended: it is of no interest to those who keep states in
+// memory.
+func (s *State) Over() bool { return s.Ended }
+
 // OpenCalls counts the calls that aren't final.
 func (s *State) OpenCalls() int { return s.open }
 
