@@ -3,6 +3,7 @@
 package natstest
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -65,28 +66,41 @@ func Connect(t testing.TB, url string, opts ...nats.Option) (*nats.Conn, jetstre
 func Streams(t testing.TB, js jetstream.JetStream, replicas int) {
 	t.Helper()
 	Events(t, js, replicas, Genesis)
-	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{
+	Create(t, js, jetstream.StreamConfig{
 		Name: events.StreamOutput, Subjects: []string{events.SubjectsOutput}, Replicas: replicas, MaxAge: time.Hour,
-	}); err != nil {
-		t.Fatalf("create OUTPUT: %v", err)
-	}
-	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{
+	})
+	Create(t, js, jetstream.StreamConfig{
 		Name: events.StreamBlobs, Subjects: []string{events.SubjectsBlobs}, Replicas: replicas,
 		MaxMsgsPerSubject: 1, Discard: jetstream.DiscardNew, DiscardNewPerSubject: true, DenyDelete: true, DenyPurge: true,
-	}); err != nil {
-		t.Fatalf("create BLOBS: %v", err)
-	}
+	})
 }
+
+// Create makes a stream. The server still removes the files of a stream of the same
+// name that was deleted a moment ago, and can't make a new one beside that.
+func Create(t testing.TB, js jetstream.JetStream, cfg jetstream.StreamConfig) {
+	t.Helper()
+	Eventually(t, "stream "+cfg.Name+" is made", func() bool {
+		_, err := js.CreateStream(t.Context(), cfg)
+		if refused, ok := errors.AsType[*jetstream.APIError](err); ok && refused.ErrorCode == streamStoreFailed {
+			return false
+		}
+		if err != nil {
+			t.Fatalf("create %s: %v", cfg.Name, err)
+		}
+		return true
+	})
+}
+
+// streamStoreFailed is the server's "error creating store for stream".
+const streamStoreFailed = 10049
 
 // Events makes the stream EVENTS with a genesis.
 func Events(t testing.TB, js jetstream.JetStream, replicas int, genesis eventlog.Genesis) {
 	t.Helper()
-	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{
+	Create(t, js, jetstream.StreamConfig{
 		Name: events.StreamEvents, Subjects: []string{events.SubjectsEvents}, Replicas: replicas,
 		DenyDelete: true, DenyPurge: true,
-	}); err != nil {
-		t.Fatalf("create EVENTS: %v", err)
-	}
+	})
 	body := fmt.Sprintf(`{"logId":%q,"epoch":%q}`, genesis.LogID, genesis.Epoch)
 	if _, err := js.Publish(t.Context(), events.SubjectGenesis, []byte(body)); err != nil {
 		t.Fatalf("publish genesis: %v", err)

@@ -31,11 +31,9 @@ func fresh(t *testing.T, js jetstream.JetStream) {
 	if err := js.DeleteStream(t.Context(), events.StreamOutput); err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) {
 		t.Fatal(err)
 	}
-	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{
+	natstest.Create(t, js, jetstream.StreamConfig{
 		Name: events.StreamOutput, Subjects: []string{events.SubjectsOutput}, MaxAge: time.Hour,
-	}); err != nil {
-		t.Fatal(err)
-	}
+	})
 }
 
 func TestSuite(t *testing.T) {

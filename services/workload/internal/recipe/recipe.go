@@ -38,8 +38,10 @@ const (
 	defaultDrain   = events.Duration(30 * time.Second)
 )
 
-// WithDefaults fills in what a spec leaves out.
+// WithDefaults gives the spec with what it leaves out filled in; what the caller has
+// stays as it is.
 func WithDefaults(s runtime.Spec) runtime.Spec {
+	s.Entrypoints = slices.Clone(s.Entrypoints)
 	fill(&s.Kind, runtime.KindAgent)
 	if s.Adapter.Protocol == "" {
 		s.Adapter.Protocol = "agui"
