@@ -2,6 +2,7 @@ package driver
 
 import (
 	"context"
+	"encoding/json"
 	"time"
 
 	"github.com/holdfast-io/holdfast/services/internal/sandboxapi"
@@ -112,6 +113,32 @@ type RuntimeSpec struct {
 	// suspend and loss and goes on to the next generation. Without one each
 	// incarnation starts with an empty workspace.
 	HasVolume bool `json:"hasVolume,omitempty"`
+	// Pod is what only a cluster needs; a local driver leaves it alone.
+	Pod *PodSpec `json:"pod,omitempty"`
+}
+
+// PodSpec is what a runtime says of its Pod. Package podtemplate makes the Pod of it.
+type PodSpec struct {
+	// Image is the agent's. It is empty where PodTemplate has containers of its own.
+	Image string `json:"image,omitempty"`
+	// PodTemplate is a whole corev1.PodTemplateSpec, an admin's; Image, Requests, Limits,
+	// RuntimeClassName, ServiceAccount and the spec's Argv and Env are empty beside it.
+	PodTemplate json.RawMessage `json:"podTemplate,omitempty"`
+	// AllowSecrets lets PodTemplate name Secrets of the namespace.
+	AllowSecrets bool `json:"allowSecrets,omitempty"`
+	// RuntimeClassName and ServiceAccount are the Pod's; empty ones are the driver's own.
+	RuntimeClassName string `json:"runtimeClassName,omitempty"`
+	ServiceAccount   string `json:"serviceAccount,omitempty"`
+	// Requests and Limits of the agent's container are quantities by resource, as
+	// Kubernetes writes them. They stand beside RuntimeSpec.Limits, which are numbers.
+	Requests map[string]string `json:"requests,omitempty"`
+	Limits   map[string]string `json:"limits,omitempty"`
+	// StorageClass and VolumeSize (a quantity) are the volume's, where RuntimeSpec.HasVolume;
+	// empty ones are the driver's own.
+	StorageClass string `json:"storageClass,omitempty"`
+	VolumeSize   string `json:"volumeSize,omitempty"`
+	// Grace is left to the agent between the request to end and its kill.
+	Grace time.Duration `json:"grace,omitempty"` // nanoseconds
 }
 
 // Limits of a sandbox; 0 is no limit.
