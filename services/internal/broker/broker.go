@@ -9,6 +9,7 @@ import (
 	"net"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -34,12 +35,16 @@ type Config struct {
 	OnDenied func(User, error)
 }
 
-// Broker is a running server.
+// Broker is a running server, which may be another one later: see mender.
 type Broker struct {
 	cfg       Config
-	server    *server.Server
 	passwords map[User]string
 	mender    *mender
+
+	// server is nil while none could be started again.
+	server atomic.Pointer[server.Server]
+	// addr is where the first server listens, and each one after it; nil where none does.
+	addr *net.TCPAddr
 }
 
 // startTimeout is how long the server may take to be ready: it reads every stream's
@@ -57,35 +62,64 @@ func Start(cfg Config) (*Broker, error) {
 		return nil, fmt.Errorf("broker: port %d", cfg.Port)
 	}
 	b := &Broker{cfg: cfg, passwords: map[User]string{}}
-	var users []*server.User
 	for _, u := range Users() {
 		b.passwords[u] = cfg.Passwords[u]
 		if b.passwords[u] == "" {
 			b.passwords[u] = rand.Text()
 		}
-		users = append(users, &server.User{Username: string(u), Password: b.passwords[u], Permissions: permissions(u)})
+	}
+	if err := b.serve(cfg.Port); err != nil {
+		return nil, err
+	}
+	b.addr, _ = b.server.Load().Addr().(*net.TCPAddr)
+	b.mender = startMending(b)
+	return b, nil
+}
+
+// serve starts a server on a port; on an error none runs.
+func (b *Broker) serve(port int) error {
+	users := make([]*server.User, 0, len(b.passwords))
+	for u, password := range b.passwords {
+		users = append(users, &server.User{Username: string(u), Password: password, Permissions: permissions(u)})
 	}
 	s, err := server.NewServer(&server.Options{
-		ServerName: "holdfast", Host: "127.0.0.1", Port: cfg.Port, DontListen: cfg.Port == 0,
-		JetStream: true, StoreDir: cfg.Dir, SyncAlways: cfg.SyncAlways,
+		ServerName: "holdfast", Host: "127.0.0.1", Port: port, DontListen: port == 0,
+		JetStream: true, StoreDir: b.cfg.Dir, SyncAlways: b.cfg.SyncAlways,
 		Users: users, NoSigs: true,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("broker: %w", err)
+		return fmt.Errorf("broker: %w", err)
 	}
-	s.SetLoggerV2(serverLog{cfg.Logger.With("part", "nats-server")}, false, false, false)
-	b.server = s
+	s.SetLoggerV2(serverLog{b.cfg.Logger.With("part", "nats-server")}, false, false, false)
 	s.Start()
 	if !s.ReadyForConnections(startTimeout) {
-		b.Stop()
-		return nil, fmt.Errorf("broker: nats-server on %s was not ready in %s; its log says why", cfg.Dir, startTimeout)
+		stop(s)
+		return fmt.Errorf("broker: nats-server on %s was not ready in %s; its log says why", b.cfg.Dir, startTimeout)
 	}
 	if !s.JetStreamEnabled() {
-		b.Stop()
-		return nil, fmt.Errorf("broker: JetStream can't use %s; the server's log says why", cfg.Dir)
+		stop(s)
+		return fmt.Errorf("broker: JetStream can't use %s; the server's log says why", b.cfg.Dir)
 	}
-	b.mender = startMending(b)
-	return b, nil
+	b.server.Store(s)
+	return nil
+}
+
+func stop(s *server.Server) {
+	s.Shutdown()
+	s.WaitForShutdown()
+}
+
+// errNoServer says that none runs now.
+var errNoServer = errors.New("the embedded nats-server does not run now")
+
+// InProcessConn implements nats.InProcessConnProvider: connections find the server
+// that runs now each time that they are made again.
+func (b *Broker) InProcessConn() (net.Conn, error) {
+	s := b.server.Load()
+	if s == nil {
+		return nil, errNoServer
+	}
+	return s.InProcessConn()
 }
 
 // Connect connects inside the process, as a user. The caller closes the connection.
@@ -94,19 +128,15 @@ func (b *Broker) Connect(ctx context.Context, u User) (*nats.Conn, error) {
 	if b.cfg.OnDenied != nil {
 		c.OnDenied = func(err error) { b.cfg.OnDenied(u, err) }
 	}
-	return c.connect(ctx, nats.InProcessServer(b.server))
+	return c.connect(ctx, nats.InProcessServer(b))
 }
 
 // URL is where other processes connect, or "" where Port is 0.
 func (b *Broker) URL() string {
-	if b.cfg.Port == 0 {
+	if b.cfg.Port == 0 || b.addr == nil {
 		return ""
 	}
-	addr, ok := b.server.Addr().(*net.TCPAddr)
-	if !ok {
-		return ""
-	}
-	return "nats://" + net.JoinHostPort("127.0.0.1", strconv.Itoa(addr.Port))
+	return "nats://" + net.JoinHostPort("127.0.0.1", strconv.Itoa(b.addr.Port))
 }
 
 // Password is the password of a user, for a process that connects by URL.
@@ -117,8 +147,9 @@ func (b *Broker) Password(u User) string { return b.passwords[u] }
 // first.
 func (b *Broker) Stop() {
 	b.mender.end()
-	b.server.Shutdown()
-	b.server.WaitForShutdown()
+	if s := b.server.Load(); s != nil {
+		stop(s)
+	}
 }
 
 // serverLog hands the server's lines to slog. What it calls a notice is its own

@@ -18,17 +18,19 @@ const (
 	roomToMend = 8 << 20
 )
 
-// mender starts JetStream again after the disk was full. A stream that could not
+// mender starts the server again after the disk was full. A stream that could not
 // write once takes nothing more until it is opened anew, whatever room there is later;
 // a server of its own is restarted by whoever watches its /healthz, the embedded one
-// has only this.
+// has only this. The whole server is another one afterwards: to shut JetStream down and
+// enable it in a running server is a data race inside of it. Connections are made again
+// by themselves, as after any restart.
 type mender struct {
 	broker *Broker
 	stop   func() // may be called again
 	done   sync.WaitGroup
 
-	// told says that the full disk was logged; closed that an attempt to open the streams
-	// again has failed: then none is there to say that it can't write.
+	// told says that the full disk was logged; closed that an attempt to start again has
+	// failed: then no server is there to say that it can't write.
 	told, closed bool
 }
 
@@ -74,21 +76,21 @@ func (m *mender) look() {
 	}
 }
 
-// mend opens the streams again.
+// mend starts again.
 func (m *mender) mend() {
 	err := m.reopen()
 	if m.closed = err != nil; m.closed {
-		m.broker.cfg.Logger.Error("NATS can't open its streams again, trying again", "error", err)
+		m.broker.cfg.Logger.Error("NATS can't start again, trying again", "error", err)
 		return
 	}
-	m.broker.cfg.Logger.Warn("NATS has opened its streams again after a write that failed", "dir", m.broker.cfg.Dir)
+	m.broker.cfg.Logger.Warn("NATS was started again after a write that failed", "dir", m.broker.cfg.Dir)
 }
 
 // writes says whether every stream takes writes. The rest of the server's health is
 // none of its business: a busy server is late, and starting JetStream again would only
 // make it later.
 func (m *mender) writes() bool {
-	health := m.broker.server.Healthz(&server.HealthzOptions{Details: true})
+	health := m.broker.server.Load().Healthz(&server.HealthzOptions{Details: true})
 	return !slices.ContainsFunc(health.Errors, func(e server.HealthzError) bool {
 		return (e.Type == server.HealthzErrorStream || e.Type == server.HealthzErrorConsumer) && strings.Contains(e.Error, "write error")
 	})
@@ -100,10 +102,14 @@ func (m *mender) room() bool {
 	return unix.Statfs(m.broker.cfg.Dir, &fs) == nil && fs.Bavail*uint64(fs.Bsize) >= roomToMend
 }
 
-// reopen closes all streams and opens them from what is on the disk.
+// reopen ends the server and starts one from what is on the disk.
 func (m *mender) reopen() error {
-	if err := m.broker.server.ShutdownJetStream(); err != nil {
-		return err
+	if s := m.broker.server.Swap(nil); s != nil {
+		stop(s)
 	}
-	return m.broker.server.EnableJetStream(&server.JetStreamConfig{StoreDir: m.broker.cfg.Dir, SyncAlways: m.broker.cfg.SyncAlways})
+	port := 0
+	if m.broker.addr != nil {
+		port = m.broker.addr.Port
+	}
+	return m.broker.serve(port)
 }
