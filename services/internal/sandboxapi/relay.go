@@ -90,3 +90,30 @@ func (e Endpoint) connect(ctx context.Context, conn net.Conn) error {
 	_ = json.Unmarshal(raw, p) // what isn't a problem leaves the status as the reason
 	return p
 }
+
+// answerTimeout bounds the answer to a CONNECT, which is a line.
+const answerTimeout = 10 * time.Second
+
+// AnswerConnect answers a CONNECT that is to be granted and gives its connection, from
+// here on a plain stream of bytes, the caller's to close. It is nil where there is none
+// to be had: whoever asked is gone, or speaks before it is answered, as nobody does
+// that follows the protocol.
+func AnswerConnect(w http.ResponseWriter) net.Conn {
+	conn, buffered, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		NewProblem(http.StatusInternalServerError, CodeInternal, "the connection can't be taken over").Write(w)
+		return nil
+	}
+	err = conn.SetDeadline(time.Now().Add(answerTimeout))
+	if err == nil {
+		_, err = io.WriteString(conn, "HTTP/1.1 200 Connected\r\n\r\n")
+	}
+	if err == nil {
+		err = conn.SetDeadline(time.Time{})
+	}
+	if err != nil || buffered.Reader.Buffered() > 0 {
+		_ = conn.Close() // nothing was said on it that could be lost
+		return nil
+	}
+	return conn
+}

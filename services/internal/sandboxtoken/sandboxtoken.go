@@ -6,24 +6,28 @@
 //
 // sandboxd holds it and renews it; agents never see it. It names one incarnation
 // of the sandbox, so that one from before a suspend, a loss or the end is of no
-// use: whoever verifies it compares generation and Pod UID with the session's own
-// ([Claims.Current]).
+// use: whoever verifies it compares generation and Pod UID with the session's own.
 //
 // The same claims under another audience are the access token ([MintAccess]): with
-// it the gateway and the runner reach a sandbox through its host's relay. Neither
-// stands for the other.
+// it the gateway and the runner reach a sandbox through its host's relay, or through
+// the sandboxd of a Pod, by a CONNECT ([Verifier.Access]). Neither stands for the other.
+//
+// sandboxd verifies access tokens, so nothing is imported here that may not be in a
+// sandbox.
 package sandboxtoken
 
 import (
 	"crypto/ed25519"
 	"errors"
 	"fmt"
+	"net/http"
+	"regexp"
+	"strings"
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
 
-	"github.com/holdfast-io/holdfast/events"
-	"github.com/holdfast-io/holdfast/events/session"
+	"github.com/holdfast-io/holdfast/services/internal/sandboxapi"
 )
 
 const (
@@ -50,28 +54,15 @@ type Claims struct {
 	PodUID          string
 }
 
+// name is what events.ValidToken takes for a token of a subject; a test compares them.
+var name = regexp.MustCompile(`^[a-z0-9-]{1,63}$`)
+
 // Validate checks that the claims name a sandbox.
 func (c Claims) Validate() error {
-	if !events.ValidToken(c.Tenant) || !events.ValidToken(c.Session) || c.Generation == 0 || c.PodUID == "" {
+	if !name.MatchString(c.Tenant) || !name.MatchString(c.Session) || c.Generation == 0 || c.PodUID == "" {
 		return fmt.Errorf("%w: tenant, session, generation and podUid are required", ErrInvalid)
 	}
 	return nil
-}
-
-// Current says whether the token's sandbox is the session's own now: same
-// generation, same incarnation, and neither lost nor put away.
-func (c Claims) Current(s *session.State) bool {
-	if !s.Exists() || s.Ended || s.Workload.Generation != c.Generation || s.Workload.PodUID != c.PodUID {
-		return false
-	}
-	switch s.Workload.Status {
-	case session.WorkloadClaimed, session.WorkloadReady:
-		return true
-	case session.WorkloadNone, session.WorkloadRequested, session.WorkloadSuspended, session.WorkloadLost,
-		session.WorkloadFailed, session.WorkloadReleased:
-		return false
-	}
-	return false
 }
 
 // wire is the JWT's body.
@@ -145,7 +136,7 @@ func newVerifier(key ed25519.PublicKey, audience string, now func() time.Time) (
 }
 
 // Verify gives whom a token speaks for. Whether that sandbox still is the
-// session's own is for [Claims.Current].
+// session's own is the caller's to find out.
 func (v *Verifier) Verify(token string) (Claims, error) {
 	if len(token) > maxLength {
 		return Claims{}, fmt.Errorf("%w: too long", ErrInvalid)
@@ -156,4 +147,19 @@ func (v *Verifier) Verify(token string) (Claims, error) {
 	}
 	c := Claims{Tenant: w.Tenant, Session: w.Subject, Generation: w.Generation, PodUID: w.PodUID}
 	return c, c.Validate()
+}
+
+// Access gives which sandbox a CONNECT asks for, by the access token in its header. A
+// refusal is a problem for the one who asks; err is why, for a log.
+func (v *Verifier) Access(r *http.Request) (c Claims, refusal *sandboxapi.Problem, err error) {
+	token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	if !ok {
+		refusal = sandboxapi.NewProblem(http.StatusUnauthorized, sandboxapi.CodeNoAccess, "an access token is required")
+		return Claims{}, refusal, refusal
+	}
+	if c, err = v.Verify(token); err != nil {
+		return Claims{}, sandboxapi.NewProblem(http.StatusUnauthorized, sandboxapi.CodeNoAccess,
+			"the access token is not valid; ask the workload service for another"), err
+	}
+	return c, nil, nil
 }

@@ -5,13 +5,16 @@ import (
 	"crypto/rand"
 	"encoding/base64"
 	"errors"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
+	"pgregory.net/rapid"
 
-	"github.com/holdfast-io/holdfast/events/session"
+	"github.com/holdfast-io/holdfast/events"
 )
 
 var (
@@ -135,6 +138,48 @@ func TestRefused(t *testing.T) {
 	}
 }
 
+// The names in a token are tokens of subjects, by the rule of events, which can't be
+// imported beside them.
+func TestNamesAreTokensOfSubjects(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		s := rapid.OneOf(rapid.String(), rapid.StringMatching(`[a-z0-9-]{0,70}`), rapid.StringMatching(`[a-zA-Z0-9._\n-]{1,63}`)).Draw(t, "name")
+		if got, want := name.MatchString(s), events.ValidToken(s); got != want {
+			t.Errorf("%q: %v here, %v in events", s, got, want)
+		}
+	})
+}
+
+func TestAccess(t *testing.T) {
+	t.Parallel()
+	public, private := keys(t)
+	v, err := NewAccessVerifier(public, func() time.Time { return now })
+	if err != nil {
+		t.Fatal(err)
+	}
+	access, _, err := MintAccess(private, claims, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	own, _, err := Mint(private, claims, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for header, ok := range map[string]bool{
+		"": false, access: false, "Basic " + access: false, "Bearer " + own: false, "Bearer x": false, "Bearer " + access: true,
+	} {
+		r := httptest.NewRequest(http.MethodConnect, "/", nil)
+		r.Header.Set("Authorization", header)
+		got, refusal, err := v.Access(r)
+		switch {
+		case ok && (refusal != nil || err != nil || got != claims):
+			t.Errorf("%.20q: %+v, %v, %v", header, got, refusal, err)
+		case !ok && (refusal == nil || refusal.Status != http.StatusUnauthorized || err == nil || got != Claims{}):
+			t.Errorf("%.20q: %+v, %v, %v", header, got, refusal, err)
+		}
+	}
+}
+
 func TestMintRefusesHalfAClaim(t *testing.T) {
 	t.Parallel()
 	_, private := keys(t)
@@ -143,37 +188,6 @@ func TestMintRefusesHalfAClaim(t *testing.T) {
 	}
 	if _, _, err := Mint(nil, claims, now); err == nil {
 		t.Error("signed without a key")
-	}
-}
-
-func TestCurrent(t *testing.T) {
-	t.Parallel()
-	state := func(change func(*session.State)) *session.State {
-		s := session.New()
-		s.N = 5
-		s.Workload = session.Workload{Generation: 2, PodUID: "pod-1", Status: session.WorkloadReady}
-		change(s)
-		return s
-	}
-	for _, test := range []struct {
-		name   string
-		change func(*session.State)
-		want   bool
-	}{
-		{"ready", func(*session.State) {}, true},
-		{"claimed, not ready yet", func(s *session.State) { s.Workload.Status = session.WorkloadClaimed }, true},
-		{"ending: results still count", func(s *session.State) { s.Ending = true }, true},
-		{"no such session", func(s *session.State) { s.N = 0 }, false},
-		{"ended", func(s *session.State) { s.Ended = true }, false},
-		{"a newer generation", func(s *session.State) { s.Workload.Generation = 3 }, false},
-		{"resumed elsewhere", func(s *session.State) { s.Workload.PodUID = "pod-2" }, false},
-		{"suspended", func(s *session.State) { s.Workload.Status = session.WorkloadSuspended }, false},
-		{"lost", func(s *session.State) { s.Workload.Status = session.WorkloadLost }, false},
-		{"released", func(s *session.State) { s.Workload.Status = session.WorkloadReleased }, false},
-	} {
-		if got := claims.Current(state(test.change)); got != test.want {
-			t.Errorf("%s: %v", test.name, got)
-		}
 	}
 }
 

@@ -97,7 +97,7 @@ func (a *Agents) Admit(_ *apispec.Operation, r *http.Request) (context.Context, 
 	}
 	stale := problem.New(api.CodeUnauthenticated, "The sandbox is not the session's own any more.")
 	err = a.cfg.Live.Session(r.Context(), claims.Tenant, claims.Session, func(s *session.State) error {
-		if !claims.Current(s) {
+		if !current(claims, s) {
 			return stale
 		}
 		return nil

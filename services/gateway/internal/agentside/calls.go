@@ -77,7 +77,7 @@ func (a *Agents) hold(ctx context.Context, call verbs.CallResult, atMost time.Du
 	err := a.cfg.Live.Wait(ctx, who.Tenant, who.Session, atMost, func(s *session.State) bool {
 		c := s.Calls[call.Call]
 		// An agent whose sandbox is gone waits for nothing.
-		return c == nil || c.State.Answered() || !who.Current(s)
+		return c == nil || c.State.Answered() || !current(who, s)
 	})
 	if err != nil {
 		return call, err

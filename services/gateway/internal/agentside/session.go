@@ -38,7 +38,7 @@ func (a *Agents) GetInput(ctx context.Context, req agentserver.GetInputRequestOb
 	if req.Params.Wait != nil && *req.Params.Wait > 0 {
 		atMost := time.Duration(*req.Params.Wait) * time.Second
 		if err := a.cfg.Live.Wait(ctx, who.Tenant, who.Session, atMost, func(s *session.State) bool {
-			return s.Run != nil || !who.Current(s)
+			return s.Run != nil || !current(who, s)
 		}); err != nil {
 			return nil, err
 		}

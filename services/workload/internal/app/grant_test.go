@@ -9,7 +9,7 @@ import (
 	"github.com/holdfast-io/holdfast/events/session"
 	given "github.com/holdfast-io/holdfast/services/internal/decidertest"
 	"github.com/holdfast-io/holdfast/services/internal/sandboxtoken"
-	"github.com/holdfast-io/holdfast/services/workload/internal/bind"
+	"github.com/holdfast-io/holdfast/services/internal/bind"
 )
 
 var signer = ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize))

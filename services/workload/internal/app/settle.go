@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast-io/holdfast/events/session"
 	"github.com/holdfast-io/holdfast/services/internal/failpoint"
 	"github.com/holdfast-io/holdfast/services/internal/reactor"
-	"github.com/holdfast-io/holdfast/services/workload/internal/bind"
+	"github.com/holdfast-io/holdfast/services/internal/bind"
 	"github.com/holdfast-io/holdfast/services/workload/internal/decider"
 	"github.com/holdfast-io/holdfast/services/workload/internal/driver"
 )

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"strings"
 	"sync"
 	"time"
 
@@ -73,36 +72,24 @@ func (r *relay) connect(w http.ResponseWriter, req *http.Request) {
 		return
 	}
 	defer box.Close()
-	conn, buffered, err := http.NewResponseController(w).Hijack()
-	if err != nil {
-		sandboxapi.NewProblem(http.StatusInternalServerError, sandboxapi.CodeInternal, "the connection can't be taken over").Write(w)
-		return
-	}
 	r.open.Add(1)
 	defer r.open.Done()
+	conn := sandboxapi.AnswerConnect(w)
+	if conn == nil {
+		return
+	}
 	defer conn.Close()
 	// The server's context ends with the server, not with this request.
 	defer context.AfterFunc(req.Context(), func() { _, _ = conn.Close(), box.Close() })()
-	if _, err := io.WriteString(conn, "HTTP/1.1 200 Connected\r\n\r\n"); err != nil {
-		return
-	}
-	// Who speaks before the answer is nobody that follows the protocol.
-	if buffered.Reader.Buffered() > 0 {
-		return
-	}
 	join(conn, box)
 }
 
 // dial finds the incarnation that the request's token names and connects to it.
 func (r *relay) dial(req *http.Request) (net.Conn, *sandboxapi.Problem) {
-	token, ok := strings.CutPrefix(req.Header.Get("Authorization"), "Bearer ")
-	if !ok {
-		return nil, sandboxapi.NewProblem(http.StatusUnauthorized, sandboxapi.CodeNoAccess, "an access token is required")
-	}
-	claims, err := r.verifier.Verify(token)
-	if err != nil {
+	claims, refusal, err := r.verifier.Access(req)
+	if refusal != nil {
 		r.log.Debug("access refused", "err", err)
-		return nil, sandboxapi.NewProblem(http.StatusUnauthorized, sandboxapi.CodeNoAccess, "the access token is not valid; ask the workload service for another")
+		return nil, refusal
 	}
 	gone := sandboxapi.NewProblem(http.StatusMisdirectedRequest, sandboxapi.CodeSandboxGone, "that incarnation of the sandbox doesn't run here")
 	ctx, cancel := context.WithTimeout(req.Context(), dialTimeout)

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/holdfast-io/holdfast/services/workload/internal/bind"
+	"github.com/holdfast-io/holdfast/services/internal/bind"
 )
 
 // Nothing but what was signed verifies, and whatever else comes is a refusal.

@@ -3,10 +3,11 @@ package bind_test
 import (
 	"crypto/ed25519"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
-	"github.com/holdfast-io/holdfast/services/workload/internal/bind"
+	"github.com/holdfast-io/holdfast/services/internal/bind"
 )
 
 func TestBind(t *testing.T) {
@@ -25,7 +26,7 @@ func TestBind(t *testing.T) {
 		}
 		return signed
 	}
-	of := bind.Bind{Tenant: "default", Session: "s-a", Generation: 2, PodUID: "pod-1"}
+	of := bind.Bind{Tenant: "default", Session: "s-a", Generation: 2, PodUID: "pod-1", Agents: "http://10.0.0.7:7001"}
 	signed := sign(of)
 	if again := sign(of); again != signed {
 		t.Errorf("the same claim signed two binds: %s and %s", signed, again)
@@ -35,12 +36,18 @@ func TestBind(t *testing.T) {
 	if sign(other) == signed {
 		t.Error("two sandboxes have the same bind")
 	}
+	elsewhere := of
+	elsewhere.Agents = "http://10.0.0.8:7001"
+	if sign(elsewhere) == signed {
+		t.Error("where it is redeemed isn't signed")
+	}
 	if got, err := bind.Verify(public, signed, until.Add(-time.Hour)); err != nil || got != of {
 		t.Errorf("verified as %+v, %v", got, err)
 	}
 	for name, err := range map[string]error{
 		"after the deadline": second(bind.Verify(public, signed, until.Add(time.Minute))),
 		"changed":            second(bind.Verify(public, signed[:len(signed)-4]+"AAAA", until.Add(-time.Hour))),
+		"endless":            second(bind.Verify(public, signed+strings.Repeat("A", bind.MaxLength), until.Add(-time.Hour))),
 		"another's key":      second(bind.Verify(make(ed25519.PublicKey, ed25519.PublicKeySize), signed, until.Add(-time.Hour))),
 	} {
 		if !errors.Is(err, bind.ErrInvalid) {
@@ -50,3 +57,20 @@ func TestBind(t *testing.T) {
 }
 
 func second(_ bind.Bind, err error) error { return err }
+
+func TestPod(t *testing.T) {
+	t.Parallel()
+	for incarnation, want := range map[string]string{
+		"4f6b2c1e-0a55-4b7e-9d3f-0d1f0a6c7e11":    "4f6b2c1e-0a55-4b7e-9d3f-0d1f0a6c7e11",
+		"4f6b2c1e-0a55-4b7e-9d3f-0d1f0a6c7e11.1":  "4f6b2c1e-0a55-4b7e-9d3f-0d1f0a6c7e11",
+		"4f6b2c1e-0a55-4b7e-9d3f-0d1f0a6c7e11.20": "4f6b2c1e-0a55-4b7e-9d3f-0d1f0a6c7e11",
+		"pod-1": "pod-1", "": "",
+		// Nobody counts like this, so each is somebody else.
+		"pod-1.0": "pod-1.0", "pod-1.01": "pod-1.01", "pod-1.": "pod-1.", "pod-1.x": "pod-1.x", "pod-1.-1": "pod-1.-1",
+		"pod-1.1.2": "pod-1.1.2", "pod-1.99999999999": "pod-1.99999999999",
+	} {
+		if got := bind.Pod(incarnation); got != want {
+			t.Errorf("%q is of %q, want %q", incarnation, got, want)
+		}
+	}
+}

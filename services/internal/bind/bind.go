@@ -6,12 +6,17 @@
 // A claim signs the same bytes however often it is tried and by whom, because
 // nothing in them depends on the time of the try: by them a bound sandbox knows
 // its own bind again, and refuses every other.
+//
+// The workload service signs, sandboxd and the gateway verify: so nothing is
+// imported here that may not be in a sandbox.
 package bind
 
 import (
 	"crypto/ed25519"
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
@@ -20,7 +25,12 @@ import (
 const (
 	issuer   = "holdfast"
 	audience = "bind"
+	// leeway bridges clocks that differ between machines.
+	leeway = 5 * time.Second
 )
+
+// MaxLength is the most characters that a signed bind has; nothing longer is read.
+const MaxLength = 4096
 
 // ErrInvalid is wrapped by every refusal of Verify.
 var ErrInvalid = errors.New("invalid bind")
@@ -29,14 +39,21 @@ var ErrInvalid = errors.New("invalid bind")
 type Bind struct {
 	Tenant, Session string
 	Generation      uint64
-	PodUID          string
+	// PodUID is the incarnation; see [Pod].
+	PodUID string
+	// Agents is where the gateway listens for agents, as "http://address:port" with an
+	// address that needs no name service: a sandbox on Kubernetes redeems the bind there,
+	// and sends its proof nowhere else. Empty where the parent redeems it.
+	Agents string
 }
 
 type claims struct {
 	jwt.RegisteredClaims
+
 	Tenant     string `json:"tenant"`
 	Generation uint64 `json:"generation"`
 	PodUID     string `json:"podUid"`
+	Agents     string `json:"agents,omitempty"`
 }
 
 // Sign makes the signed form, good until the claim's deadline.
@@ -46,7 +63,7 @@ func Sign(key ed25519.PrivateKey, b Bind, until time.Time) (string, error) {
 			Issuer: issuer, Audience: jwt.ClaimStrings{audience}, Subject: b.Session,
 			ExpiresAt: jwt.NewNumericDate(until),
 		},
-		Tenant: b.Tenant, Generation: b.Generation, PodUID: b.PodUID,
+		Tenant: b.Tenant, Generation: b.Generation, PodUID: b.PodUID, Agents: b.Agents,
 	}).SignedString(key)
 	if err != nil {
 		return "", fmt.Errorf("sign bind: %w", err)
@@ -66,12 +83,28 @@ func Read(key ed25519.PublicKey, signed string) (Bind, error) {
 }
 
 func read(key ed25519.PublicKey, signed string, at jwt.ParserOption) (Bind, error) {
+	if len(signed) > MaxLength {
+		return Bind{}, fmt.Errorf("%w: longer than %d characters", ErrInvalid, MaxLength)
+	}
 	var c claims
 	_, err := jwt.ParseWithClaims(signed, &c, func(*jwt.Token) (any, error) { return key, nil },
 		jwt.WithValidMethods([]string{jwt.SigningMethodEdDSA.Alg()}), jwt.WithIssuer(issuer), jwt.WithAudience(audience),
-		jwt.WithExpirationRequired(), at, jwt.WithLeeway(5*time.Second))
+		jwt.WithExpirationRequired(), at, jwt.WithLeeway(leeway))
 	if err != nil {
 		return Bind{}, fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
-	return Bind{Tenant: c.Tenant, Session: c.Subject, Generation: c.Generation, PodUID: c.PodUID}, nil
+	return Bind{Tenant: c.Tenant, Session: c.Subject, Generation: c.Generation, PodUID: c.PodUID, Agents: c.Agents}, nil
+}
+
+// Pod gives the UID of the Kubernetes Pod that an incarnation is of. The first life of
+// a Pod's containers goes by the Pod's own UID, and each later one by
+// "<uid>.<restarts>": a container that was started again has to be bound again. What
+// has no such suffix is given back as it is.
+func Pod(podUID string) string {
+	uid, restarts, found := strings.Cut(podUID, ".")
+	n, err := strconv.ParseUint(restarts, 10, 32)
+	if !found || err != nil || n == 0 || strconv.FormatUint(n, 10) != restarts {
+		return podUID
+	}
+	return uid
 }
