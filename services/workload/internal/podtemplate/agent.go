@@ -1,0 +1,126 @@
+package podtemplate
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/holdfast-io/holdfast/services/internal/sandboxapi"
+	"github.com/holdfast-io/holdfast/services/workload/internal/driver"
+)
+
+// adapterExec starts a program for each message.
+const adapterExec = "exec"
+
+// agentURL is where the agent reaches Holdfast.
+var agentURL = "http://127.0.0.1:" + strconv.Itoa(RelayPort)
+
+// written is the Pod as the runtime's author wrote it: an admin's template, or one made
+// of the runtime's own words.
+func written(spec driver.RuntimeSpec, wrong *refusals) corev1.PodTemplateSpec {
+	if len(spec.Pod.PodTemplate) > 0 {
+		return adminTemplate(spec.Pod.PodTemplate, wrong)
+	}
+	if spec.Pod.Image == "" {
+		wrong.add("/sandbox/image", "is needed: a Pod is made of it")
+	}
+	agent := corev1.Container{
+		Name: AgentContainer, Image: spec.Pod.Image, Command: slices.Clone(spec.Argv),
+		Resources: corev1.ResourceRequirements{
+			Requests: quantities("/sandbox/resources/requests", spec.Pod.Requests, wrong),
+			Limits:   quantities("/sandbox/resources/limits", spec.Pod.Limits, wrong),
+		},
+	}
+	for _, kv := range spec.Env {
+		name, value, _ := strings.Cut(kv, "=")
+		agent.Env = append(agent.Env, corev1.EnvVar{Name: name, Value: escaped(value)})
+	}
+	return corev1.PodTemplateSpec{Spec: corev1.PodSpec{
+		Containers: []corev1.Container{agent}, ServiceAccountName: spec.Pod.ServiceAccount,
+	}}
+}
+
+// escaped keeps a value as it is: Kubernetes would replace $(NAME) in it.
+func escaped(value string) string { return strings.ReplaceAll(value, "$(", "$$(") }
+
+func quantities(at string, written map[string]string, wrong *refusals) corev1.ResourceList {
+	if len(written) == 0 {
+		return nil
+	}
+	list := make(corev1.ResourceList, len(written))
+	for name, q := range written {
+		quantity, err := resource.ParseQuantity(q)
+		if err != nil || quantity.Sign() < 0 {
+			wrong.add(at+"/"+name, "%q is no quantity: write it as 500m or 1Gi", q)
+		}
+		list[corev1.ResourceName(name)] = quantity
+	}
+	return list
+}
+
+// agentOf is the place of the agent's container in a Pod that has one: it is called
+// agent, or it is the first.
+func agentOf(pod corev1.PodSpec) int {
+	return max(0, slices.IndexFunc(pod.Containers, func(c corev1.Container) bool { return c.Name == AgentContainer }))
+}
+
+// needsSandboxd says whether the agent's container runs sandboxd too: as an agent of
+// ours, or to start a program for each message.
+func needsSandboxd(spec driver.RuntimeSpec) bool {
+	return spec.Adapter == adapterExec || len(spec.Argv) > 0 && spec.Argv[0] == sandboxapi.JailBinary
+}
+
+// dress gives the agent's container, the i-th, what Holdfast promises every agent. What
+// is in its place already is refused.
+func dress(c *corev1.Container, i int, spec driver.RuntimeSpec, installs bool, wrong *refusals) {
+	at := fmt.Sprintf("%s/spec/containers/%d", templatePointer, i)
+	for j, e := range c.Env {
+		if e.Name == sandboxapi.EnvPort || strings.HasPrefix(e.Name, "HOLDFAST_") {
+			pointer := fmt.Sprintf("%s/env/%d/name", at, j)
+			if len(spec.Pod.PodTemplate) == 0 {
+				pointer = fmt.Sprintf("/sandbox/env/%d/name", j)
+			}
+			wrong.add(pointer, "%s is Holdfast's to set", e.Name)
+		}
+	}
+	setDefault(c, "HOME", spec.WorkspacePath)
+	setDefault(c, "LANG", "C.UTF-8")
+	c.Env = append(c.Env, corev1.EnvVar{Name: sandboxapi.EnvAgentURL, Value: agentURL})
+	if spec.Port != 0 {
+		c.Env = append(c.Env, corev1.EnvVar{Name: sandboxapi.EnvPort, Value: strconv.Itoa(spec.Port)})
+	}
+	if installs {
+		if len(spec.Argv) > 0 && spec.Argv[0] == sandboxapi.JailBinary && c.WorkingDir == "" {
+			c.WorkingDir = spec.WorkspacePath // Holdfast's own agents have no place in the image
+		}
+		mount(c, at, corev1.VolumeMount{Name: binVolume, MountPath: binDir, ReadOnly: true}, wrong)
+	}
+	if !slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return overlap(m.MountPath, "/tmp") }) {
+		mount(c, at, corev1.VolumeMount{Name: tmpVolume, MountPath: "/tmp"}, wrong)
+	}
+	mount(c, at, corev1.VolumeMount{Name: WorkspaceVolume, MountPath: spec.WorkspacePath}, wrong)
+}
+
+// mount adds a mount of ours, unless the container has the same one.
+func mount(c *corev1.Container, at string, m corev1.VolumeMount, wrong *refusals) {
+	for i, has := range c.VolumeMounts {
+		switch {
+		case has.Name == m.Name && has.MountPath == m.MountPath && has.SubPath == "" && has.SubPathExpr == "":
+			return
+		case overlap(has.MountPath, m.MountPath):
+			wrong.add(fmt.Sprintf("%s/volumeMounts/%d/mountPath", at, i), "%s is the place of %s", m.MountPath, m.Name)
+			return
+		}
+	}
+	c.VolumeMounts = append(c.VolumeMounts, m)
+}
+
+func setDefault(c *corev1.Container, name, value string) {
+	if !slices.ContainsFunc(c.Env, func(e corev1.EnvVar) bool { return e.Name == name }) {
+		c.Env = append(c.Env, corev1.EnvVar{Name: name, Value: value})
+	}
+}
