@@ -25,6 +25,7 @@ const (
 	CodeOriginRefused        Code = "origin-refused"
 	CodeNotAnApprover        Code = "not-an-approver"
 	CodeRequesterExcluded    Code = "requester-excluded"
+	CodeBindRefused          Code = "bind-refused"
 	CodeNotFound             Code = "not-found"
 	CodeRuntimeNotFound      Code = "runtime-not-found"
 	CodePolicyNotFound       Code = "policy-not-found"
@@ -72,6 +73,7 @@ var meanings = map[Code]meaning{
 	CodeOriginRefused:        {http.StatusForbidden, "Origin refused"},
 	CodeNotAnApprover:        {http.StatusForbidden, "Not an approver"},
 	CodeRequesterExcluded:    {http.StatusForbidden, "Requester excluded"},
+	CodeBindRefused:          {http.StatusForbidden, "Bind refused"},
 	CodeNotFound:             {http.StatusNotFound, "Not found"},
 	CodeRuntimeNotFound:      {http.StatusNotFound, "Runtime not found"},
 	CodePolicyNotFound:       {http.StatusNotFound, "Policy not found"},

@@ -812,6 +812,12 @@ type AuditList struct {
 	Next Cursor `json:"next,omitempty,omitzero"`
 }
 
+// BindPresented Example: {"bind":"eyJhbGciOiJFZERTQSIsInR5cCI6IkpXVCJ9.eyJhdWQiOlsiYmluZCJdfQ.c2lnbmF0dXJl"}
+type BindPresented struct {
+	// Bind What the workload service signed: a JWT without secrets.
+	Bind string `json:"bind"`
+}
+
 // Call Example: {"id":"s-k3v5d2m7q4x6z2b7c5aa.c-q7n2","n":15,"state":"completed"}
 type Call struct {
 	// ID A call's id, which is its approval's and its interrupt's; it names its session, so that answering needs no database.
@@ -1824,6 +1830,37 @@ type Sandbox struct {
 	RuntimeClassName Name `json:"runtimeClassName,omitempty,omitzero"`
 }
 
+// SandboxGrant Example: {"config":{"repo":"acme/search"},"expiresUnix":1767366245,"generation":1,"podUid":"4f6b2c1e-0a55-4b7e-9d3f-0d1f0a6c7e11","policyRevision":4,"session":"s-k3v5d2m7q4x6z2b7c5aa","tenant":"default","token":"eyJhbGciOiJFZERTQSIsInR5cCI6IkpXVCJ9.eyJhdWQiOlsiYWdlbnQiXX0.c2lnbmF0dXJl"}
+type SandboxGrant struct {
+	// Config Any JSON, passed on as it is.
+	//
+	// Example: {"command":"make test"}
+	Config JSON `json:"config,omitempty,omitzero"`
+
+	// ExpiresUnix When the token expires, in seconds since 1970.
+	ExpiresUnix int64  `json:"expiresUnix"`
+	Generation  uint64 `json:"generation"`
+
+	// PodUID The incarnation of the sandbox, as the bind names it.
+	PodUID string `json:"podUid"`
+
+	// PolicyRevision The policy's revision in force; 0 where there is none.
+	PolicyRevision uint64 `json:"policyRevision"`
+
+	// Session A session's id.
+	//
+	// Example: s-k3v5d2m7q4x6z2b7c5aa
+	Session SessionID `json:"session"`
+
+	// Tenant A name in a tenant; also a token of a subject.
+	//
+	// Example: coder
+	Tenant Name `json:"tenant"`
+
+	// Token Speaks for the session on `/v1/agent/*`, until it expires.
+	Token string `json:"token"`
+}
+
 // SendMessage Example: {"content":"ls -l","whenBusy":"queue"}
 type SendMessage struct {
 	// Content What to say to the agent, of at most 16 MiB as JSON (`content-too-large`).
@@ -2404,6 +2441,9 @@ type StreamInboxParams struct {
 	LastEventID *LastEventID `json:"Last-Event-ID,omitempty"`
 }
 
+// RedeemBindJSONRequestBody defines body for RedeemBind for application/json ContentType.
+type RedeemBindJSONRequestBody = BindPresented
+
 // ProposeCallJSONRequestBody defines body for ProposeCall for application/json ContentType.
 type ProposeCallJSONRequestBody = ProposeCall
 
@@ -2415,6 +2455,9 @@ type StartCallJSONRequestBody = StartCall
 
 // PushEventsJSONRequestBody defines body for PushEvents for application/json ContentType.
 type PushEventsJSONRequestBody = PushEvents
+
+// RenewTokenJSONRequestBody defines body for RenewToken for application/json ContentType.
+type RenewTokenJSONRequestBody = BindPresented
 
 // DecideApprovalJSONRequestBody defines body for DecideApproval for application/json ContentType.
 type DecideApprovalJSONRequestBody = DecideApproval

@@ -19,6 +19,9 @@ import (
 
 // ServerInterface represents all server handlers.
 type ServerInterface interface {
+	// RedeemBind Redeem a bind
+	// (POST /v1/agent/bind)
+	RedeemBind(w http.ResponseWriter, r *http.Request)
 	// ProposeCall Propose a call
 	// (POST /v1/agent/calls)
 	ProposeCall(w http.ResponseWriter, r *http.Request)
@@ -37,6 +40,9 @@ type ServerInterface interface {
 	// GetInput Get the run's input
 	// (GET /v1/agent/input)
 	GetInput(w http.ResponseWriter, r *http.Request, params GetInputParams)
+	// RenewToken Renew a session's token
+	// (POST /v1/agent/renew)
+	RenewToken(w http.ResponseWriter, r *http.Request)
 	// GetAgentSession Get the own session
 	// (GET /v1/agent/session)
 	GetAgentSession(w http.ResponseWriter, r *http.Request)
@@ -45,6 +51,12 @@ type ServerInterface interface {
 // Unimplemented server implementation that returns http.StatusNotImplemented for each endpoint.
 
 type Unimplemented struct{}
+
+// RedeemBind Redeem a bind
+// (POST /v1/agent/bind)
+func (_ Unimplemented) RedeemBind(w http.ResponseWriter, r *http.Request) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
 
 // ProposeCall Propose a call
 // (POST /v1/agent/calls)
@@ -82,6 +94,12 @@ func (_ Unimplemented) GetInput(w http.ResponseWriter, r *http.Request, params G
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
+// RenewToken Renew a session's token
+// (POST /v1/agent/renew)
+func (_ Unimplemented) RenewToken(w http.ResponseWriter, r *http.Request) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
 // GetAgentSession Get the own session
 // (GET /v1/agent/session)
 func (_ Unimplemented) GetAgentSession(w http.ResponseWriter, r *http.Request) {
@@ -96,6 +114,20 @@ type ServerInterfaceWrapper struct {
 }
 
 type MiddlewareFunc func(http.Handler) http.Handler
+
+// RedeemBind operation middleware
+func (siw *ServerInterfaceWrapper) RedeemBind(w http.ResponseWriter, r *http.Request) {
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.RedeemBind(w, r)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
 
 // ProposeCall operation middleware
 func (siw *ServerInterfaceWrapper) ProposeCall(w http.ResponseWriter, r *http.Request) {
@@ -252,6 +284,20 @@ func (siw *ServerInterfaceWrapper) GetInput(w http.ResponseWriter, r *http.Reque
 	handler.ServeHTTP(w, r)
 }
 
+// RenewToken operation middleware
+func (siw *ServerInterfaceWrapper) RenewToken(w http.ResponseWriter, r *http.Request) {
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.RenewToken(w, r)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // GetAgentSession operation middleware
 func (siw *ServerInterfaceWrapper) GetAgentSession(w http.ResponseWriter, r *http.Request) {
 
@@ -380,6 +426,9 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 	}
 
 	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/v1/agent/bind", wrapper.RedeemBind)
+	})
+	r.Group(func(r chi.Router) {
 		r.Post(options.BaseURL+"/v1/agent/calls", wrapper.ProposeCall)
 	})
 	r.Group(func(r chi.Router) {
@@ -396,6 +445,9 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 	})
 	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/v1/agent/input", wrapper.GetInput)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/v1/agent/renew", wrapper.RenewToken)
 	})
 	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/v1/agent/session", wrapper.GetAgentSession)
@@ -442,6 +494,28 @@ type UnavailableApplicationProblemPlusJSONResponse Problem
 type UnprocessableApplicationProblemPlusJSONResponse Problem
 
 type UnsupportedMediaTypeApplicationProblemPlusJSONResponse Problem
+
+type RedeemBindRequestObject struct {
+	Body *RedeemBindJSONRequestBody
+}
+
+type RedeemBindResponseObject interface {
+	VisitRedeemBindResponse(w http.ResponseWriter) error
+}
+
+type RedeemBind200JSONResponse SandboxGrant
+
+func (response RedeemBind200JSONResponse) VisitRedeemBindResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
 
 type ProposeCallRequestObject struct {
 	Body *ProposeCallJSONRequestBody
@@ -614,6 +688,28 @@ func (response GetInput204Response) VisitGetInputResponse(w http.ResponseWriter)
 	return nil
 }
 
+type RenewTokenRequestObject struct {
+	Body *RenewTokenJSONRequestBody
+}
+
+type RenewTokenResponseObject interface {
+	VisitRenewTokenResponse(w http.ResponseWriter) error
+}
+
+type RenewToken200JSONResponse SandboxGrant
+
+func (response RenewToken200JSONResponse) VisitRenewTokenResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type GetAgentSessionRequestObject struct {
 }
 
@@ -637,6 +733,9 @@ func (response GetAgentSession200JSONResponse) VisitGetAgentSessionResponse(w ht
 
 // StrictServerInterface represents all server handlers.
 type StrictServerInterface interface {
+	// RedeemBind Redeem a bind
+	// (POST /v1/agent/bind)
+	RedeemBind(ctx context.Context, request RedeemBindRequestObject) (RedeemBindResponseObject, error)
 	// ProposeCall Propose a call
 	// (POST /v1/agent/calls)
 	ProposeCall(ctx context.Context, request ProposeCallRequestObject) (ProposeCallResponseObject, error)
@@ -655,6 +754,9 @@ type StrictServerInterface interface {
 	// GetInput Get the run's input
 	// (GET /v1/agent/input)
 	GetInput(ctx context.Context, request GetInputRequestObject) (GetInputResponseObject, error)
+	// RenewToken Renew a session's token
+	// (POST /v1/agent/renew)
+	RenewToken(ctx context.Context, request RenewTokenRequestObject) (RenewTokenResponseObject, error)
 	// GetAgentSession Get the own session
 	// (GET /v1/agent/session)
 	GetAgentSession(ctx context.Context, request GetAgentSessionRequestObject) (GetAgentSessionResponseObject, error)
@@ -697,6 +799,37 @@ type strictHandler struct {
 	ssi         StrictServerInterface
 	middlewares []StrictMiddlewareFunc
 	options     StrictHTTPServerOptions
+}
+
+// RedeemBind operation middleware
+func (sh *strictHandler) RedeemBind(w http.ResponseWriter, r *http.Request) {
+	var request RedeemBindRequestObject
+
+	var body RedeemBindJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.RedeemBind(ctx, request.(RedeemBindRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "RedeemBind")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(RedeemBindResponseObject); ok {
+		if err := validResponse.VisitRedeemBindResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
 }
 
 // ProposeCall operation middleware
@@ -873,6 +1006,37 @@ func (sh *strictHandler) GetInput(w http.ResponseWriter, r *http.Request, params
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(GetInputResponseObject); ok {
 		if err := validResponse.VisitGetInputResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// RenewToken operation middleware
+func (sh *strictHandler) RenewToken(w http.ResponseWriter, r *http.Request) {
+	var request RenewTokenRequestObject
+
+	var body RenewTokenJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.RenewToken(ctx, request.(RenewTokenRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "RenewToken")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(RenewTokenResponseObject); ok {
+		if err := validResponse.VisitRenewTokenResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {

@@ -112,6 +112,30 @@ type ClientInterface interface {
 	// Corresponds with GET /readyz (the `Readyz` operationId).
 	Readyz(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// RedeemBindWithBody Redeem a bind
+	//
+	// For sandboxd in a Pod, never for agents. The bearer is the Pod's own service-account token (audience `holdfast`,
+	// bound to the Pod); Kubernetes is asked which Pod it is, and the bind has to be for that one. 401 says that the
+	// token proves no Pod, 403 `bind-refused` that the bind isn't this Pod's, or its session has no such sandbox (any
+	// more). The same bind may be redeemed again by the same Pod, until the claim's deadline.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /v1/agent/bind (the `RedeemBind` operationId).
+	RedeemBindWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// RedeemBind Redeem a bind
+	//
+	// For sandboxd in a Pod, never for agents. The bearer is the Pod's own service-account token (audience `holdfast`,
+	// bound to the Pod); Kubernetes is asked which Pod it is, and the bind has to be for that one. 401 says that the
+	// token proves no Pod, 403 `bind-refused` that the bind isn't this Pod's, or its session has no such sandbox (any
+	// more). The same bind may be redeemed again by the same Pod, until the claim's deadline.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /v1/agent/bind (the `RedeemBind` operationId).
+	RedeemBind(ctx context.Context, body RedeemBindJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// ProposeCallWithBody Propose a call
 	//
 	// Asks before doing. 200 says allow or deny; 202 says that a person must answer and whether to `hold` (keep
@@ -211,6 +235,26 @@ type ClientInterface interface {
 	//
 	// Corresponds with GET /v1/agent/input (the `GetInput` operationId).
 	GetInput(ctx context.Context, params *GetInputParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// RenewTokenWithBody Renew a session's token
+	//
+	// For sandboxd in a Pod: as `bind`, for a bind that was redeemed and may be past its deadline since. Granted for as
+	// long as the Pod is its session's sandbox.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /v1/agent/renew (the `RenewToken` operationId).
+	RenewTokenWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// RenewToken Renew a session's token
+	//
+	// For sandboxd in a Pod: as `bind`, for a bind that was redeemed and may be past its deadline since. Granted for as
+	// long as the Pod is its session's sandbox.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /v1/agent/renew (the `RenewToken` operationId).
+	RenewToken(ctx context.Context, body RenewTokenJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// GetAgentSession Get the own session
 	//
@@ -637,6 +681,50 @@ func (c *Client) Readyz(ctx context.Context, reqEditors ...RequestEditorFn) (*ht
 	return c.Client.Do(req)
 }
 
+// RedeemBindWithBody Redeem a bind
+//
+// For sandboxd in a Pod, never for agents. The bearer is the Pod's own service-account token (audience `holdfast`,
+// bound to the Pod); Kubernetes is asked which Pod it is, and the bind has to be for that one. 401 says that the
+// token proves no Pod, 403 `bind-refused` that the bind isn't this Pod's, or its session has no such sandbox (any
+// more). The same bind may be redeemed again by the same Pod, until the claim's deadline.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /v1/agent/bind (the `RedeemBind` operationId).
+func (c *Client) RedeemBindWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewRedeemBindRequestWithBody(c.Server, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// RedeemBind Redeem a bind
+//
+// For sandboxd in a Pod, never for agents. The bearer is the Pod's own service-account token (audience `holdfast`,
+// bound to the Pod); Kubernetes is asked which Pod it is, and the bind has to be for that one. 401 says that the
+// token proves no Pod, 403 `bind-refused` that the bind isn't this Pod's, or its session has no such sandbox (any
+// more). The same bind may be redeemed again by the same Pod, until the claim's deadline.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /v1/agent/bind (the `RedeemBind` operationId).
+func (c *Client) RedeemBind(ctx context.Context, body RedeemBindJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewRedeemBindRequest(c.Server, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
 // ProposeCallWithBody Propose a call
 //
 // Asks before doing. 200 says allow or deny; 202 says that a person must answer and whether to `hold` (keep
@@ -827,6 +915,46 @@ func (c *Client) PushEvents(ctx context.Context, body PushEventsJSONRequestBody,
 // Corresponds with GET /v1/agent/input (the `GetInput` operationId).
 func (c *Client) GetInput(ctx context.Context, params *GetInputParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewGetInputRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// RenewTokenWithBody Renew a session's token
+//
+// For sandboxd in a Pod: as `bind`, for a bind that was redeemed and may be past its deadline since. Granted for as
+// long as the Pod is its session's sandbox.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /v1/agent/renew (the `RenewToken` operationId).
+func (c *Client) RenewTokenWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewRenewTokenRequestWithBody(c.Server, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// RenewToken Renew a session's token
+//
+// For sandboxd in a Pod: as `bind`, for a bind that was redeemed and may be past its deadline since. Granted for as
+// long as the Pod is its session's sandbox.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /v1/agent/renew (the `RenewToken` operationId).
+func (c *Client) RenewToken(ctx context.Context, body RenewTokenJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewRenewTokenRequest(c.Server, body)
 	if err != nil {
 		return nil, err
 	}
@@ -1721,6 +1849,46 @@ func NewReadyzRequest(server string) (*http.Request, error) {
 	return req, nil
 }
 
+// NewRedeemBindRequest calls the generic RedeemBind builder with application/json body
+func NewRedeemBindRequest(server string, body RedeemBindJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewRedeemBindRequestWithBody(server, "application/json", bodyReader)
+}
+
+// NewRedeemBindRequestWithBody constructs an http.Request for the RedeemBind method, with any body, and a specified content type
+func NewRedeemBindRequestWithBody(server string, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/agent/bind")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
 // NewProposeCallRequest calls the generic ProposeCall builder with application/json body
 func NewProposeCallRequest(server string, body ProposeCallJSONRequestBody) (*http.Request, error) {
 	var bodyReader io.Reader
@@ -2006,6 +2174,46 @@ func NewGetInputRequest(server string, params *GetInputParams) (*http.Request, e
 	if err != nil {
 		return nil, err
 	}
+
+	return req, nil
+}
+
+// NewRenewTokenRequest calls the generic RenewToken builder with application/json body
+func NewRenewTokenRequest(server string, body RenewTokenJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewRenewTokenRequestWithBody(server, "application/json", bodyReader)
+}
+
+// NewRenewTokenRequestWithBody constructs an http.Request for the RenewToken method, with any body, and a specified content type
+func NewRenewTokenRequestWithBody(server string, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/agent/renew")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
 
 	return req, nil
 }
@@ -4308,6 +4516,30 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /readyz (the `Readyz` operationId).
 	ReadyzWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*ReadyzResponse, error)
 
+	// RedeemBindWithBodyWithResponse Redeem a bind
+	//
+	// For sandboxd in a Pod, never for agents. The bearer is the Pod's own service-account token (audience `holdfast`,
+	// bound to the Pod); Kubernetes is asked which Pod it is, and the bind has to be for that one. 401 says that the
+	// token proves no Pod, 403 `bind-refused` that the bind isn't this Pod's, or its session has no such sandbox (any
+	// more). The same bind may be redeemed again by the same Pod, until the claim's deadline.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/agent/bind (the `RedeemBind` operationId).
+	RedeemBindWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RedeemBindResponse, error)
+
+	// RedeemBindWithResponse Redeem a bind
+	//
+	// For sandboxd in a Pod, never for agents. The bearer is the Pod's own service-account token (audience `holdfast`,
+	// bound to the Pod); Kubernetes is asked which Pod it is, and the bind has to be for that one. 401 says that the
+	// token proves no Pod, 403 `bind-refused` that the bind isn't this Pod's, or its session has no such sandbox (any
+	// more). The same bind may be redeemed again by the same Pod, until the claim's deadline.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/agent/bind (the `RedeemBind` operationId).
+	RedeemBindWithResponse(ctx context.Context, body RedeemBindJSONRequestBody, reqEditors ...RequestEditorFn) (*RedeemBindResponse, error)
+
 	// ProposeCallWithBodyWithResponse Propose a call
 	//
 	// Asks before doing. 200 says allow or deny; 202 says that a person must answer and whether to `hold` (keep
@@ -4411,6 +4643,26 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with GET /v1/agent/input (the `GetInput` operationId).
 	GetInputWithResponse(ctx context.Context, params *GetInputParams, reqEditors ...RequestEditorFn) (*GetInputResponse, error)
+
+	// RenewTokenWithBodyWithResponse Renew a session's token
+	//
+	// For sandboxd in a Pod: as `bind`, for a bind that was redeemed and may be past its deadline since. Granted for as
+	// long as the Pod is its session's sandbox.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/agent/renew (the `RenewToken` operationId).
+	RenewTokenWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RenewTokenResponse, error)
+
+	// RenewTokenWithResponse Renew a session's token
+	//
+	// For sandboxd in a Pod: as `bind`, for a bind that was redeemed and may be past its deadline since. Granted for as
+	// long as the Pod is its session's sandbox.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/agent/renew (the `RenewToken` operationId).
+	RenewTokenWithResponse(ctx context.Context, body RenewTokenJSONRequestBody, reqEditors ...RequestEditorFn) (*RenewTokenResponse, error)
 
 	// GetAgentSessionWithResponse Get the own session
 	//
@@ -4945,6 +5197,47 @@ func (r ReadyzResponse) ContentType() string {
 	return ""
 }
 
+type RedeemBindResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *SandboxGrant
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r RedeemBindResponse) GetJSON200() *SandboxGrant {
+	return r.JSON200
+}
+
+// GetBody returns the raw response body bytes
+func (r RedeemBindResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r RedeemBindResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r RedeemBindResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r RedeemBindResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 type ProposeCallResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -5199,6 +5492,47 @@ func (r GetInputResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r GetInputResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type RenewTokenResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *SandboxGrant
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r RenewTokenResponse) GetJSON200() *SandboxGrant {
+	return r.JSON200
+}
+
+// GetBody returns the raw response body bytes
+func (r RenewTokenResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r RenewTokenResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r RenewTokenResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r RenewTokenResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -6742,6 +7076,42 @@ func (c *ClientWithResponses) ReadyzWithResponse(ctx context.Context, reqEditors
 	return ParseReadyzResponse(rsp)
 }
 
+// RedeemBindWithBodyWithResponse Redeem a bind
+//
+// For sandboxd in a Pod, never for agents. The bearer is the Pod's own service-account token (audience `holdfast`,
+// bound to the Pod); Kubernetes is asked which Pod it is, and the bind has to be for that one. 401 says that the
+// token proves no Pod, 403 `bind-refused` that the bind isn't this Pod's, or its session has no such sandbox (any
+// more). The same bind may be redeemed again by the same Pod, until the claim's deadline.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/agent/bind (the `RedeemBind` operationId).
+func (c *ClientWithResponses) RedeemBindWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RedeemBindResponse, error) {
+	rsp, err := c.RedeemBindWithBody(ctx, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseRedeemBindResponse(rsp)
+}
+
+// RedeemBindWithResponse Redeem a bind
+//
+// For sandboxd in a Pod, never for agents. The bearer is the Pod's own service-account token (audience `holdfast`,
+// bound to the Pod); Kubernetes is asked which Pod it is, and the bind has to be for that one. 401 says that the
+// token proves no Pod, 403 `bind-refused` that the bind isn't this Pod's, or its session has no such sandbox (any
+// more). The same bind may be redeemed again by the same Pod, until the claim's deadline.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/agent/bind (the `RedeemBind` operationId).
+func (c *ClientWithResponses) RedeemBindWithResponse(ctx context.Context, body RedeemBindJSONRequestBody, reqEditors ...RequestEditorFn) (*RedeemBindResponse, error) {
+	rsp, err := c.RedeemBind(ctx, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseRedeemBindResponse(rsp)
+}
+
 // ProposeCallWithBodyWithResponse Propose a call
 //
 // Asks before doing. 200 says allow or deny; 202 says that a person must answer and whether to `hold` (keep
@@ -6904,6 +7274,38 @@ func (c *ClientWithResponses) GetInputWithResponse(ctx context.Context, params *
 		return nil, err
 	}
 	return ParseGetInputResponse(rsp)
+}
+
+// RenewTokenWithBodyWithResponse Renew a session's token
+//
+// For sandboxd in a Pod: as `bind`, for a bind that was redeemed and may be past its deadline since. Granted for as
+// long as the Pod is its session's sandbox.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/agent/renew (the `RenewToken` operationId).
+func (c *ClientWithResponses) RenewTokenWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RenewTokenResponse, error) {
+	rsp, err := c.RenewTokenWithBody(ctx, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseRenewTokenResponse(rsp)
+}
+
+// RenewTokenWithResponse Renew a session's token
+//
+// For sandboxd in a Pod: as `bind`, for a bind that was redeemed and may be past its deadline since. Granted for as
+// long as the Pod is its session's sandbox.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/agent/renew (the `RenewToken` operationId).
+func (c *ClientWithResponses) RenewTokenWithResponse(ctx context.Context, body RenewTokenJSONRequestBody, reqEditors ...RequestEditorFn) (*RenewTokenResponse, error) {
+	rsp, err := c.RenewToken(ctx, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseRenewTokenResponse(rsp)
 }
 
 // GetAgentSessionWithResponse Get the own session
@@ -7645,6 +8047,32 @@ func ParseReadyzResponse(rsp *http.Response) (*ReadyzResponse, error) {
 	return response, nil
 }
 
+// ParseRedeemBindResponse parses an HTTP response from a RedeemBindWithResponse call
+func ParseRedeemBindResponse(rsp *http.Response) (*RedeemBindResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &RedeemBindResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest SandboxGrant
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	}
+
+	return response, nil
+}
+
 // ParseProposeCallResponse parses an HTTP response from a ProposeCallWithResponse call
 func ParseProposeCallResponse(rsp *http.Response) (*ProposeCallResponse, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
@@ -7812,6 +8240,32 @@ func ParseGetInputResponse(rsp *http.Response) (*GetInputResponse, error) {
 
 	case rsp.StatusCode == 204:
 		break // No content-type
+
+	}
+
+	return response, nil
+}
+
+// ParseRenewTokenResponse parses an HTTP response from a RenewTokenWithResponse call
+func ParseRenewTokenResponse(rsp *http.Response) (*RenewTokenResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &RenewTokenResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest SandboxGrant
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
 
 	}
 

@@ -61,7 +61,8 @@ type Config struct {
 	Views Views
 	// TokensFile is the people's tokens (package tokenfile), read again when it changes.
 	TokensFile string
-	// SandboxKey verifies the tokens of sandboxes, which the workload service signs.
+	// SandboxKey verifies the tokens of sandboxes and their binds, which the workload
+	// service signs.
 	SandboxKey ed25519.PublicKey
 	// Listener is the public one, AgentListener that of agents: TCP or unix. Run
 	// closes them.
@@ -165,7 +166,9 @@ func New(cfg Config) (*Gateway, error) {
 	}); err != nil {
 		return nil, fmt.Errorf("gateway: %w", err)
 	}
-	agents := agentside.New(agentside.Config{Commands: commands, Live: g.live, Verifier: verifier, Problems: problems})
+	agents := agentside.New(agentside.Config{
+		Commands: commands, Live: g.live, Verifier: verifier, BindKey: cfg.SandboxKey, Problems: problems,
+	})
 	if g.public, err = g.publicRoutes(problems, operations); err != nil {
 		return nil, fmt.Errorf("gateway: %w", err)
 	}

@@ -42,6 +42,11 @@ type Config struct {
 	Runtimes app.Runtimes
 	// Host names the host that runs the sandboxes; empty is DefaultHost.
 	Host string
+	// Reviewer and Agents are for sandboxes that are Pods: who says which Pod presents a
+	// bind, and where such a Pod reaches the gateways' agents listeners, as
+	// "http://address:port" without a name. Nil and empty where a host runs them.
+	Reviewer app.Reviewer
+	Agents   string
 }
 
 // Validate names what is missing.
@@ -57,7 +62,10 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	if err := cfg.Validate(); err != nil {
 		return fmt.Errorf("workload service: %w", err)
 	}
-	a := app.New(app.Config{Log: cfg.Log, Epoch: cfg.Epoch, Copy: cfg.Copy, Key: cfg.Key, Logger: cfg.Logger, Now: cfg.Now})
+	a := app.New(app.Config{
+		Log: cfg.Log, Epoch: cfg.Epoch, Copy: cfg.Copy, Key: cfg.Key, Reviewer: cfg.Reviewer, Agents: cfg.Agents,
+		Logger: cfg.Logger, Now: cfg.Now,
+	})
 	d, err := remote.New(remote.Config{NC: cfg.NC, Host: cmp.Or(cfg.Host, DefaultHost), Granter: a, Logger: cfg.Logger})
 	if err != nil {
 		return fmt.Errorf("workload service: %w", err)

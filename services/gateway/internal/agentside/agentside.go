@@ -7,10 +7,14 @@
 // A call that has to wait for a person is answered 202. In mode hold the answer is
 // held back up to a minute: subscribe, read, sleep until something happens to the
 // session, read again; and only policy's own confirming read says allow.
+//
+// Here the sandboxd of a Pod redeems its bind too, and renews, by a token that Kubernetes
+// gave to its Pod. The gateway has no rights there: the workload service reviews it.
 package agentside
 
 import (
 	"context"
+	"crypto/ed25519"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -45,6 +49,8 @@ type Config struct {
 	Commands *command.Client
 	Live     *live.Live
 	Verifier *sandboxtoken.Verifier
+	// BindKey verifies binds: the public half of the workload service's key.
+	BindKey  ed25519.PublicKey
 	Problems edge.Problems
 }
 
@@ -52,13 +58,18 @@ type Config struct {
 type Agents struct {
 	cfg    Config
 	floods *edge.Limiter
+	// presented and reviewed bound what Pods ask, by address and by incarnation.
+	presented, reviewed *edge.Limiter
 }
 
 var _ agentserver.StrictServerInterface = (*Agents)(nil)
 
 // New makes an Agents.
 func New(cfg Config) *Agents {
-	return &Agents{cfg: cfg, floods: edge.NewLimiter(requestsPerSecond, requestsBurst)}
+	return &Agents{
+		cfg: cfg, floods: edge.NewLimiter(requestsPerSecond, requestsBurst),
+		presented: edge.NewLimiter(presentedPerSecond, presentedBurst), reviewed: edge.NewLimiter(reviewedPerSecond, reviewedBurst),
+	}
 }
 
 // Mount puts the operations on a router whose middleware is the guard, with
@@ -82,7 +93,11 @@ func claimsOf(ctx context.Context) sandboxtoken.Claims {
 
 // Admit says which session's sandbox calls. A token that was good is refused once
 // its sandbox isn't the session's own any more: suspended, lost, replaced, ended.
-func (a *Agents) Admit(_ *apispec.Operation, r *http.Request) (context.Context, error) {
+// Who redeems a bind has none yet, and is admitted by what Kubernetes says of its Pod.
+func (a *Agents) Admit(op *apispec.Operation, r *http.Request) (context.Context, error) {
+	if forPods(op) {
+		return a.admitPod(r)
+	}
 	token, ok := auth.Bearer(r.Header.Get("Authorization"))
 	if !ok {
 		return nil, problem.New(api.CodeUnauthenticated, "This needs the token of a session's sandbox.")

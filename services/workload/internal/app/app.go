@@ -21,12 +21,17 @@ import (
 
 // Config of an App; see the service's Config.
 type Config struct {
-	Log    eventlog.Log
-	Epoch  string
-	Copy   eventlog.Copy
-	Key    ed25519.PrivateKey
-	Logger *slog.Logger
-	Now    func() time.Time
+	Log   eventlog.Log
+	Epoch string
+	Copy  eventlog.Copy
+	Key   ed25519.PrivateKey
+	// Reviewer and Agents are for sandboxes that are Pods, which redeem their binds by way
+	// of the gateway: who says which Pod asks, and the address that each bind sends it to.
+	// Nil and empty where a sandbox's parent redeems.
+	Reviewer Reviewer
+	Agents   string
+	Logger   *slog.Logger
+	Now      func() time.Time
 }
 
 // App executes commands, settles, acts on deadlines, and grants binds.

@@ -10,9 +10,9 @@ import (
 	"github.com/holdfast-io/holdfast/events/eventlog"
 	"github.com/holdfast-io/holdfast/events/policy"
 	"github.com/holdfast-io/holdfast/events/session"
+	"github.com/holdfast-io/holdfast/services/internal/bind"
 	"github.com/holdfast-io/holdfast/services/internal/sandboxapi"
 	"github.com/holdfast-io/holdfast/services/internal/sandboxtoken"
-	"github.com/holdfast-io/holdfast/services/internal/bind"
 	"github.com/holdfast-io/holdfast/services/workload/internal/remote"
 )
 

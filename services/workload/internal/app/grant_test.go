@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"github.com/holdfast-io/holdfast/events/session"
+	"github.com/holdfast-io/holdfast/services/internal/bind"
 	given "github.com/holdfast-io/holdfast/services/internal/decidertest"
 	"github.com/holdfast-io/holdfast/services/internal/sandboxtoken"
-	"github.com/holdfast-io/holdfast/services/internal/bind"
 )
 
 var signer = ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize))

@@ -18,6 +18,7 @@ import (
 func (a *App) Handlers() map[string]command.Handler {
 	return map[string]command.Handler{
 		verbs.Locate:        a.locate,
+		verbs.RedeemBind:    a.redeemBind,
 		verbs.RuntimeApply:  a.applyRuntime,
 		verbs.RuntimeRemove: a.removeRuntime,
 	}

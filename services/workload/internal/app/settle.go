@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/holdfast-io/holdfast/events/session"
+	"github.com/holdfast-io/holdfast/services/internal/bind"
 	"github.com/holdfast-io/holdfast/services/internal/failpoint"
 	"github.com/holdfast-io/holdfast/services/internal/reactor"
-	"github.com/holdfast-io/holdfast/services/internal/bind"
 	"github.com/holdfast-io/holdfast/services/workload/internal/decider"
 	"github.com/holdfast-io/holdfast/services/workload/internal/driver"
 )
@@ -195,7 +195,7 @@ type answer struct{ restarts int }
 func (a *App) prepare(ctx context.Context, w want, podUID string) (took map[string]int64, ready *answer, err error) {
 	begin := a.cfg.Now()
 	signed, err := bind.Sign(a.cfg.Key, bind.Bind{
-		Tenant: w.ref.Tenant, Session: w.ref.Session, Generation: w.ref.Generation, PodUID: podUID,
+		Tenant: w.ref.Tenant, Session: w.ref.Session, Generation: w.ref.Generation, PodUID: podUID, Agents: a.cfg.Agents,
 	}, w.claimAt)
 	if err != nil {
 		return nil, nil, err
