@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -79,6 +80,7 @@ func Serve(version string) *cobra.Command {
 	f.StringVar(&s.listen, "listen", "127.0.0.1:7072", "host: TCP address at which the gateway and the runner reach sandboxes")
 	f.StringVar(&s.advertise, "advertise", "", "host: that address as the others reach it, http://host:port; the default is where it listens")
 	f.StringSliceVar(&s.agentsURL, "agents-url", nil, "host: gateways' --agents-addr, http://host:port; several are used in turn")
+	f.DurationVar(&s.awaitInstall, "await-install", 0, "all but the host: how long to wait for 'holdfast install' to be done; 0 fails where it isn't")
 	s.observing.flags(cmd)
 	return cmd
 }
@@ -88,6 +90,7 @@ type served struct {
 	addr, agentsAddr, agentSocket, healthAddr, version        string
 	hostName, dataDir, sandboxd, isolation, listen, advertise string
 	share, agentsURL                                          []string
+	awaitInstall                                              time.Duration
 	observing                                                 observing
 }
 
@@ -106,10 +109,17 @@ func (s served) run(cmd *cobra.Command, service string) (err error) {
 	env := parts.Env{
 		Connect: func(ctx context.Context, u broker.User) (*nats.Conn, error) {
 			nc, err := connectNATS(ctx, u, log)
-			if err == nil {
-				h.uses(nc)
+			if err != nil {
+				return nil, err
 			}
-			return nc, err
+			if s.awaitInstall > 0 {
+				if err := awaitInstall(ctx, nc, s.awaitInstall, log); err != nil {
+					nc.Close()
+					return nil, err
+				}
+			}
+			h.uses(nc)
+			return nc, nil
 		},
 		Logger: log, Metrics: parts.NewMetrics(s.version), HostName: s.hostName,
 	}

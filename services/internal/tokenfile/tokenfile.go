@@ -5,7 +5,7 @@
 //	  - {name: alice, token: hf_…, roles: [developer], groups: [search], tenants: [default]}
 //
 // The file holds secrets, so it is written with mode 0600 and refused when
-// others may read it.
+// others may read it, but for the group of a file that is root's.
 package tokenfile
 
 import (
@@ -15,9 +15,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
+	"syscall"
 
 	"sigs.k8s.io/yaml"
 
@@ -76,7 +78,7 @@ func Read(path string) ([]Entry, error) {
 	if err != nil {
 		return nil, fmt.Errorf("tokens: %w", err)
 	}
-	if info.Mode().Perm()&0o077 != 0 {
+	if readByOthers(info, os.Geteuid()) {
 		return nil, fmt.Errorf("%w: %s may be read by others: chmod 600 it", ErrInvalid, path)
 	}
 	data, err := io.ReadAll(io.LimitReader(f, maxFileBytes+1))
@@ -88,6 +90,17 @@ func Read(path string) ([]Entry, error) {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	return entries, nil
+}
+
+// readByOthers says whether somebody else than the file's owner and the process, whose
+// user is uid, may read it. A file of root's may be read by a group: so a Secret of Kubernetes
+// comes into a Pod whose process is nobody's root.
+func readByOthers(info fs.FileInfo, uid int) bool {
+	allowed := fs.FileMode(0o600)
+	if owner, ok := info.Sys().(*syscall.Stat_t); ok && owner.Uid == 0 && uid != 0 {
+		allowed = 0o640
+	}
+	return info.Mode().Perm()&0o077&^allowed != 0
 }
 
 // Parse reads the file's YAML and checks it.
