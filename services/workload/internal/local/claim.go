@@ -6,9 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
-	"slices"
-	"strings"
 
 	"github.com/holdfast-io/holdfast/services/workload/internal/driver"
 )
@@ -25,10 +22,10 @@ func (d *Driver) Resume(ctx context.Context, c driver.Claim) (driver.Sandbox, er
 
 // ensure makes c's sandbox run: found, adopted, started again or made.
 func (d *Driver) ensure(ctx context.Context, c driver.Claim, create bool) (driver.Sandbox, error) {
-	if err := validateClaim(c); err != nil {
+	if err := c.Validate(); err != nil {
 		return driver.Sandbox{}, err
 	}
-	unlock, err := d.locks.lock(ctx, keyOf(c.Ref))
+	unlock, err := d.locks.Lock(ctx, c.Key())
 	if err != nil {
 		return driver.Sandbox{}, err
 	}
@@ -75,14 +72,14 @@ func (d *Driver) running(sb *sandbox) (bool, error) {
 // sandbox of ref (nil for none) and the session's others. The caller holds the
 // session's lock.
 func (d *Driver) admit(ref driver.Ref, intent uint64) (sb *sandbox, others []*sandbox, err error) {
-	newest, err := d.paths.loadIntent(keyOf(ref))
+	newest, err := d.paths.loadIntent(ref.Key())
 	if err != nil {
 		return nil, nil, err
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for r, s := range d.sandboxes {
-		if keyOf(r) != keyOf(ref) {
+		if r.Key() != ref.Key() {
 			continue
 		}
 		newest = max(newest, s.Intent)
@@ -143,7 +140,7 @@ func (d *Driver) describe(sb *sandbox, watch *stopwatch) driver.Sandbox {
 // create adopts a warm sandbox, or starts a cold one.
 func (d *Driver) create(ctx context.Context, c driver.Claim) (driver.Sandbox, error) {
 	watch := startWatch()
-	volume, err := exists(d.paths.volume(keyOf(c.Ref)))
+	volume, err := exists(d.paths.volume(c.Key()))
 	if err != nil {
 		return driver.Sandbox{}, err
 	}
@@ -208,7 +205,7 @@ func (d *Driver) createCold(ctx context.Context, c driver.Claim, watch *stopwatc
 	}
 	if err != nil {
 		// The intent was carried out, in that it failed: an older one stays refused.
-		return driver.Sandbox{}, errors.Join(err, d.paths.saveIntent(keyOf(c.Ref), c.Intent), d.remove(sb))
+		return driver.Sandbox{}, errors.Join(err, d.paths.saveIntent(c.Key(), c.Intent), d.remove(sb))
 	}
 	return d.describe(sb, watch), nil
 }
@@ -293,10 +290,10 @@ func (d *Driver) withUID(use func(uid int) error) (int, error) {
 
 // Suspend ends the processes and keeps the workspace.
 func (d *Driver) Suspend(ctx context.Context, ref driver.Ref, intent uint64) error {
-	if err := validateRef(ref); err != nil {
+	if err := ref.Validate(); err != nil {
 		return err
 	}
-	unlock, err := d.locks.lock(ctx, keyOf(ref))
+	unlock, err := d.locks.Lock(ctx, ref.Key())
 	if err != nil {
 		return err
 	}
@@ -328,11 +325,11 @@ func (d *Driver) Suspend(ctx context.Context, ref driver.Ref, intent uint64) err
 
 // Release ends the processes and removes the sandbox.
 func (d *Driver) Release(ctx context.Context, ref driver.Ref, intent uint64, keepWorkspace bool) error {
-	if err := validateRef(ref); err != nil {
+	if err := ref.Validate(); err != nil {
 		return err
 	}
-	key := keyOf(ref)
-	unlock, err := d.locks.lock(ctx, key)
+	key := ref.Key()
+	unlock, err := d.locks.Lock(ctx, key)
 	if err != nil {
 		return err
 	}
@@ -363,7 +360,7 @@ func (d *Driver) Release(ctx context.Context, ref driver.Ref, intent uint64, kee
 }
 
 // removeVolume removes a session's workspace.
-func (d *Driver) removeVolume(key sessionKey) error {
+func (d *Driver) removeVolume(key driver.SessionKey) error {
 	dir := d.paths.volume(key)
 	owner, err := ownerOf(dir)
 	if errors.Is(err, os.ErrNotExist) {
@@ -398,42 +395,4 @@ func (d *Driver) remove(sb *sandbox) error {
 		d.freeUID(r.UID)
 	}
 	return nil
-}
-
-// token is what names of tenants and sessions look like: they name directories.
-var token = regexp.MustCompile(`^[a-z0-9-]{1,63}$`)
-
-func validateRef(ref driver.Ref) error {
-	if !token.MatchString(ref.Tenant) || !token.MatchString(ref.Session) {
-		return fmt.Errorf("%w: tenant %q, session %q", driver.ErrInvalid, ref.Tenant, ref.Session)
-	}
-	return nil
-}
-
-// validatePlace checks a path at which something is mounted in sandboxes.
-func validatePlace(p string) error {
-	if !filepath.IsAbs(p) || filepath.Clean(p) != p || p == "/" || p == "/tmp" {
-		return fmt.Errorf("%q is no clean absolute path of a directory of its own", p)
-	}
-	if slices.ContainsFunc(reserved, func(r string) bool { return p == r || strings.HasPrefix(p, r+"/") }) {
-		return fmt.Errorf("%q belongs to the system", p)
-	}
-	return nil
-}
-
-// reserved are the places of a sandbox that no other mount may cover.
-var reserved = []string{"/bin", "/dev", "/etc", "/holdfast", "/lib", "/lib32", "/lib64", "/libx32", "/proc", "/run", "/sbin", "/sys", "/usr"}
-
-func validateRuntime(spec driver.RuntimeSpec) error {
-	if err := validatePlace(spec.WorkspacePath); err != nil {
-		return fmt.Errorf("%w: runtime %s: workspace path: %w", driver.ErrInvalid, spec.Name, err)
-	}
-	if err := validateLimits(spec.Limits); err != nil {
-		return fmt.Errorf("%w: runtime %s: %w", driver.ErrInvalid, spec.Name, err)
-	}
-	return nil
-}
-
-func validateClaim(c driver.Claim) error {
-	return errors.Join(validateRef(c.Ref), validateRuntime(c.Runtime))
 }

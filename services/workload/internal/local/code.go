@@ -110,7 +110,7 @@ func (d *Driver) checkFolder(path string) (resolved string, err error) {
 
 // checkPlace refuses the system's own places, but for /usr, which sandboxes see anyway.
 func checkPlace(path string) error {
-	if err := validatePlace(path); err != nil && !underAny(path, "/usr") {
+	if err := driver.ValidatePlace(path); err != nil && !underAny(path, "/usr") {
 		return err
 	}
 	return nil
@@ -146,7 +146,7 @@ func (c *code) findProgram() error {
 		return err
 	}
 	mount := home(resolved)
-	if err := validatePlace(mount.Target); err != nil {
+	if err := driver.ValidatePlace(mount.Target); err != nil {
 		return err
 	}
 	c.argv[0] = resolved

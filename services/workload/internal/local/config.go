@@ -112,7 +112,7 @@ func (c Config) validate() error {
 		errs = append(errs, errors.New("SandboxdPath must be a file"))
 	}
 	for _, p := range c.SharePaths {
-		if err := validatePlace(p); err != nil {
+		if err := driver.ValidatePlace(p); err != nil {
 			errs = append(errs, fmt.Errorf("SharePaths: %w", err))
 		}
 	}
@@ -128,7 +128,7 @@ func (c Config) validate() error {
 	if c.TmpBytes < 0 || c.WorkspaceFiles < 0 || c.DiskInterval < 0 || c.StartTimeout < 0 || c.StopGrace < 0 {
 		errs = append(errs, errors.New("TmpBytes, WorkspaceFiles, DiskInterval, StartTimeout and StopGrace can't be negative"))
 	}
-	if err := validateLimits(c.Limits); err != nil {
+	if err := c.Limits.Validate(); err != nil {
 		errs = append(errs, err)
 	}
 	if err := errors.Join(errs...); err != nil {

@@ -130,7 +130,7 @@ func TestDiskLimitCanBeTidied(t *testing.T) {
 	if _, p := d.peek(d.sandboxes[c.Ref]); p.disk.limit.bytes != 64*mib {
 		t.Errorf("after tidying up it may take %d, want its limit again", p.disk.limit.bytes)
 	}
-	if dirExists(d.paths.outgrown(keyOf(c.Ref))) {
+	if dirExists(d.paths.outgrown(c.Key())) {
 		t.Error("the note is left")
 	}
 	started(t, d, c.Ref, fill)

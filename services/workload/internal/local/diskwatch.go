@@ -276,7 +276,7 @@ func (d *Driver) diskLimit(ctx context.Context, r record, limits driver.Limits) 
 	if !r.HasVolume || r.State == stateWarm {
 		return limit, nil
 	}
-	note := d.paths.outgrown(keyOf(r.Ref))
+	note := d.paths.outgrown(r.Key())
 	if there, err := exists(note); err != nil || !there {
 		return limit, err
 	}
@@ -296,7 +296,7 @@ func (d *Driver) noteOutgrown(r record) error {
 	if !r.HasVolume || r.State == stateWarm {
 		return nil
 	}
-	path := d.paths.outgrown(keyOf(r.Ref))
+	path := d.paths.outgrown(r.Key())
 	if !dirExists(filepath.Dir(path)) {
 		return nil
 	}

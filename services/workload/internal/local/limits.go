@@ -2,7 +2,6 @@ package local
 
 import (
 	"cmp"
-	"errors"
 
 	"golang.org/x/sys/unix"
 
@@ -17,13 +16,6 @@ func overlay(limits, below driver.Limits) driver.Limits {
 		Pids:        cmp.Or(limits.Pids, below.Pids),
 		DiskBytes:   cmp.Or(limits.DiskBytes, below.DiskBytes),
 	}
-}
-
-func validateLimits(l driver.Limits) error {
-	if l.MemoryBytes < 0 || l.CPUMillis < 0 || l.Pids < 0 || l.DiskBytes < 0 {
-		return errors.New("negative limits")
-	}
-	return nil
 }
 
 // hostMemory is all that this host has, in bytes; 0 where that isn't known.

@@ -30,8 +30,8 @@ type Driver struct {
 	cgroups *cgroups // nil: rlimits
 	spawner *spawner
 	quotas  *quotas // nil: workspaces are measured
-	events  *eventQueue
-	locks   keyLocks
+	events  *driver.Queue
+	locks   driver.Locks
 
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
@@ -123,9 +123,9 @@ func (d *Driver) open(ctx context.Context) (err error) {
 	d.quotas = openQuotas(d.paths.root, d.cfg.UIDBase-1)
 	d.ctx, d.cancel = context.WithCancel(context.Background())
 	d.spawner = newSpawner()
-	d.events = newEventQueue()
+	d.events = driver.NewQueue()
 	for _, e := range lost {
-		d.events.put(e)
+		d.events.Put(e)
 	}
 	d.tasks.Go(d.keepPools)
 	d.tasks.Go(d.watchDisk)
@@ -155,11 +155,11 @@ func (d *Driver) Close() error {
 	d.closed.Do(func() {
 		d.cancel()
 		// New operations fail at their lock; those under way hold theirs until done.
-		d.locks.drain()
+		d.locks.Drain()
 		d.tasks.Wait()
 		d.ended = d.endAll("the driver was closed")
 		d.spawner.close()
-		d.events.close()
+		d.events.Close()
 		d.cgroups.close()
 		d.ended = errors.Join(d.ended, d.quotas.close())
 		// Empty by now; one outside of the data would be left for ever.
@@ -216,7 +216,7 @@ func (d *Driver) Limits() string {
 }
 
 // Events tells of sandboxes that ended by themselves or with an earlier driver.
-func (d *Driver) Events() <-chan driver.Event { return d.events.out }
+func (d *Driver) Events() <-chan driver.Event { return d.events.Out() }
 
 // List returns every sandbox that a session has, in the order of their names.
 func (d *Driver) List(context.Context) ([]driver.Found, error) {
@@ -228,7 +228,7 @@ func (d *Driver) List(context.Context) ([]driver.Found, error) {
 			Ref: sb.Ref, SandboxUID: sb.SandboxUID, PodUID: sb.PodUID, Intent: sb.Intent, Epoch: sb.Epoch, State: sb.State, Cause: sb.Cause,
 		})
 	}
-	slices.SortFunc(found, func(a, b driver.Found) int { return compareRefs(a.Ref, b.Ref) })
+	slices.SortFunc(found, func(a, b driver.Found) int { return a.Compare(b.Ref) })
 	return found, nil
 }
 

@@ -281,7 +281,7 @@ func TestVolumeGone(t *testing.T) {
 	if err := d.Suspend(t.Context(), c.Ref, 6); err != nil {
 		t.Fatal(err)
 	}
-	volume := d.paths.volume(keyOf(c.Ref))
+	volume := d.paths.volume(c.Key())
 	if err := os.RemoveAll(volume); err != nil {
 		t.Fatal(err)
 	}

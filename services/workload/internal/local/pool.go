@@ -20,7 +20,7 @@ type pool struct {
 
 // EnsurePool keeps size unbound sandboxes of the runtime's revision.
 func (d *Driver) EnsurePool(_ context.Context, spec driver.RuntimeSpec, size int) error {
-	if err := validateRuntime(spec); err != nil {
+	if err := spec.Validate(); err != nil {
 		return err
 	}
 	if size < 0 {

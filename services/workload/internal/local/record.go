@@ -52,21 +52,18 @@ func (l layout) record(uid string) string       { return filepath.Join(l.sandbox
 func (l layout) spool(uid string) string        { return filepath.Join(l.sandbox(uid), "spool") }
 func (l layout) ownWorkspace(uid string) string { return filepath.Join(l.sandbox(uid), "workspace") }
 func (l layout) sessions() string               { return filepath.Join(l.root, "sessions") }
-func (l layout) session(k sessionKey) string    { return filepath.Join(l.sessions(), k.tenant, k.session) }
-func (l layout) intent(k sessionKey) string     { return filepath.Join(l.session(k), "intent") }
-func (l layout) volume(k sessionKey) string     { return filepath.Join(l.session(k), "workspace") }
-func (l layout) outgrown(k sessionKey) string   { return filepath.Join(l.session(k), "outgrown") }
+func (l layout) session(k driver.SessionKey) string {
+	return filepath.Join(l.sessions(), k.Tenant, k.Session)
+}
+func (l layout) intent(k driver.SessionKey) string   { return filepath.Join(l.session(k), "intent") }
+func (l layout) volume(k driver.SessionKey) string   { return filepath.Join(l.session(k), "workspace") }
+func (l layout) outgrown(k driver.SessionKey) string { return filepath.Join(l.session(k), "outgrown") }
 func (l layout) workspace(r record) string {
 	if r.HasVolume && r.State != stateWarm {
-		return l.volume(keyOf(r.Ref))
+		return l.volume(r.Key())
 	}
 	return l.ownWorkspace(r.SandboxUID)
 }
-
-// sessionKey names a session across generations.
-type sessionKey struct{ tenant, session string }
-
-func keyOf(ref driver.Ref) sessionKey { return sessionKey{ref.Tenant, ref.Session} }
 
 // save writes the record so that it is the old or the new one after any crash.
 func (l layout) save(r record) error {
@@ -95,7 +92,7 @@ func (l layout) load(uid string) (record, error) {
 }
 
 // saveIntent keeps the newest intent of a session beyond its sandboxes.
-func (l layout) saveIntent(k sessionKey, intent uint64) error {
+func (l layout) saveIntent(k driver.SessionKey, intent uint64) error {
 	if err := os.MkdirAll(l.session(k), 0o700); err != nil {
 		return err
 	}
@@ -103,7 +100,7 @@ func (l layout) saveIntent(k sessionKey, intent uint64) error {
 }
 
 // loadIntent returns the newest kept intent of a session, 0 for none.
-func (l layout) loadIntent(k sessionKey) (uint64, error) {
+func (l layout) loadIntent(k driver.SessionKey) (uint64, error) {
 	raw, err := os.ReadFile(l.intent(k))
 	if errors.Is(err, fs.ErrNotExist) {
 		return 0, nil
@@ -113,7 +110,7 @@ func (l layout) loadIntent(k sessionKey) (uint64, error) {
 	}
 	n, err := strconv.ParseUint(strings.TrimSpace(string(raw)), 10, 64)
 	if err != nil {
-		return 0, fmt.Errorf("intent of session %s: %w", k.session, err)
+		return 0, fmt.Errorf("intent of session %s: %w", k.Session, err)
 	}
 	return n, nil
 }

@@ -37,7 +37,7 @@ func (d *Driver) watch(sb *sandbox, p *process) {
 // lose records that a session's sandbox ended by itself, and tells.
 func (d *Driver) lose(sb *sandbox, p *process) error {
 	own, _ := d.peek(sb)
-	unlock, err := d.locks.lock(d.ctx, keyOf(own.Ref))
+	unlock, err := d.locks.Lock(d.ctx, own.Key())
 	if err != nil {
 		return err
 	}
@@ -54,7 +54,7 @@ func (d *Driver) lose(sb *sandbox, p *process) error {
 func (d *Driver) recordLoss(sb *sandbox, p *process) error {
 	r, _ := d.peek(sb)
 	err := errors.Join(p.cleanUp(), d.update(sb, nil, func(r *record) { r.State, r.Cause = driver.StateLost, p.cause }))
-	d.events.put(driver.Event{Ref: r.Ref, SandboxUID: r.SandboxUID, PodUID: r.PodUID, Cause: p.cause})
+	d.events.Put(driver.Event{Ref: r.Ref, SandboxUID: r.SandboxUID, PodUID: r.PodUID, Cause: p.cause})
 	return err
 }
 
@@ -159,7 +159,7 @@ func (d *Driver) recoverSessions() error {
 		return err
 	}
 	for _, dir := range dirs {
-		key := sessionKey{filepath.Base(filepath.Dir(dir)), filepath.Base(dir)}
+		key := driver.SessionKey{Tenant: filepath.Base(filepath.Dir(dir)), Session: filepath.Base(dir)}
 		owner, err := ownerOf(d.paths.volume(key))
 		if err == nil {
 			d.uids[owner] = true
@@ -173,7 +173,7 @@ func (d *Driver) recoverSessions() error {
 			continue
 		}
 		if err := removeTree(dir); err != nil {
-			return fmt.Errorf("forget session %s: %w", key.session, err)
+			return fmt.Errorf("forget session %s: %w", key.Session, err)
 		}
 	}
 	return nil
