@@ -7,7 +7,7 @@ set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-readonly checks=(scripts generate format tidy vet standalone exhaustive tree lint)
+readonly checks=(scripts generate format tidy vet standalone exhaustive tree chart lint)
 
 # The build tags that hide code from an ordinary build. It is vetted too.
 readonly tags=failpoint,cluster,containers
@@ -84,6 +84,17 @@ check_exhaustive() { # A switch over sealed events or commands names every case,
 
 check_tree() { # Imports, names, documentation, sizes: the house rules as tests.
 	go test ./services/internal/archtest/...
+}
+
+check_chart() { # The chart renders with what it is given by itself, and with each file of values in its ci.
+	local values
+	scripts/tool.sh helm lint --quiet --strict deploy/chart
+	for values in deploy/chart/ci/*.yaml; do
+		scripts/tool.sh helm lint --quiet --strict deploy/chart --values "$values" || {
+			echo "with $values"
+			return 1
+		}
+	done
 }
 
 check_lint() { # golangci-lint, as .golangci.yaml sets it up.

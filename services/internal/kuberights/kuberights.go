@@ -1,0 +1,68 @@
+// Package kuberights is what the workload service may do on Kubernetes, and nobody else
+// of Holdfast: the rules of the chart (deploy/chart/templates/rbac.yaml), which a test
+// compares with these, and what `holdfast doctor --kube` asks the API server about.
+//
+// They are as few as the driver's calls: it reads no Secret, enters no Pod, makes no Pod
+// itself, and has rights in the tenants' namespaces alone but for what is about no
+// namespace (who a token is of) and about its own (which replica sweeps).
+package kuberights
+
+import (
+	"slices"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+)
+
+// Scope is where rules hold.
+type Scope string
+
+// The scopes.
+const (
+	// Tenant is each tenant's namespace, by a Role.
+	Tenant Scope = "tenant"
+	// Installation is the namespace of Holdfast's own services, by a Role.
+	Installation Scope = "installation"
+	// Cluster is the whole, by a ClusterRole.
+	Cluster Scope = "cluster"
+)
+
+// rules is the table.
+var rules = map[Scope][]rbacv1.PolicyRule{
+	Cluster: {
+		rule("authentication.k8s.io", []string{"tokenreviews"}, "create"),
+	},
+	Installation: {
+		rule("coordination.k8s.io", []string{"leases"}, "get", "list", "watch", "create", "update"),
+	},
+	Tenant: {
+		rule("extensions.agents.x-k8s.io", []string{"sandboxclaims", "sandboxtemplates", "sandboxwarmpools"},
+			"get", "list", "watch", "create", "patch", "delete"),
+		rule("agents.x-k8s.io", []string{"sandboxes"}, "get", "list", "watch", "patch"),
+		rule("", []string{"pods", "events", "resourcequotas", "persistentvolumeclaims"}, "get", "list", "watch"),
+	},
+}
+
+func rule(group string, resources []string, verbs ...string) rbacv1.PolicyRule {
+	return rbacv1.PolicyRule{APIGroups: []string{group}, Resources: resources, Verbs: verbs}
+}
+
+// Rules are those of a scope, as its Role has them.
+func Rules(s Scope) []rbacv1.PolicyRule { return slices.Clone(rules[s]) }
+
+// Right is one verb on one kind of object.
+type Right struct{ Group, Resource, Verb string }
+
+// Rights are the rules of a scope, one verb at a time.
+func Rights(s Scope) []Right {
+	var all []Right
+	for _, r := range rules[s] {
+		for _, group := range r.APIGroups {
+			for _, resource := range r.Resources {
+				for _, verb := range r.Verbs {
+					all = append(all, Right{Group: group, Resource: resource, Verb: verb})
+				}
+			}
+		}
+	}
+	return all
+}
