@@ -2,6 +2,7 @@ package console_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/chromedp/chromedp/kb"
@@ -121,6 +122,12 @@ func TestTenThousandMessages(t *testing.T) {
 	if n := eval[int](b, nodes); n > mostNodes {
 		t.Errorf("%d elements for %d messages", n, frames)
 	}
+	// Whoever holds Tab down comes from each to the next, faster than they are drawn.
+	b.run("document.querySelector('.timeline').focus()")
+	b.keys(kb.Home)
+	b.until("the beginning is in view", "document.querySelector('.timeline').scrollTop === 0")
+	b.keys(strings.Repeat(kb.Tab, 100))
+	b.until("the hundredth thing to stop at has the focus", "/^message 9[5-9] of/.test(document.activeElement.textContent)")
 	b.fill("#find", "message 4321 of")
 	b.sees("[data-kind=agent]", "message 4321 of the flood")
 	b.until("only that one is found", "document.querySelectorAll('[data-kind=agent]').length === 1")

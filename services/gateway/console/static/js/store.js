@@ -98,7 +98,7 @@ export const reconnect = () => stream?.connect();
 /** @param {string} id @param {(frame: object) => void} onFrame @param {(problem: object) => void} onProblem */
 export const followSession = (id, onFrame, onProblem) => stream?.subscribe({ target: { session: id }, onFrame, onProblem });
 
-/** @param {(id: string|null) => void} listener told which session changed; null: any may have */
+/** @param {(id: string|null, n?: number) => void} listener told which session changed, by its event n; null: any may have */
 export function onSessionChanged(listener) {
   sessionListeners.add(listener);
   return () => sessionListeners.delete(listener);
@@ -122,7 +122,7 @@ function inboxSubscription() {
         return;
       }
       if (frame.kind === 'prompt') takePrompt(frame.data, frame.time);
-      for (const listener of sessionListeners) listener(frame.session);
+      for (const listener of sessionListeners) listener(frame.session, frame.n);
     },
     onProblem: (problem) => set({ inboxError: problem.detail || problem.title }),
   };

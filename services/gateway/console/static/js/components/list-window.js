@@ -11,6 +11,8 @@ import { html, useEffect, useLayoutEffect, useRef, useState } from '../html.js';
 
 /** This many pixels are drawn beyond each edge, so that scrolling meets no emptiness. */
 const BEYOND = 800;
+/** So many rows on each side of the one with the focus are drawn, wherever the view is: Tab finds what is next only there. */
+const BESIDE = 8;
 /** This close to the end counts as being there. */
 const NEAR = 48;
 /** The height that a window has before it is in the document. */
@@ -41,11 +43,12 @@ export class ListWindow {
     this.layOut(items);
     const height = this.box?.clientHeight || UNSEEN;
     const { from, to } = this.drawn = this.range(this.aim(height), height);
-    const rows = [];
+    const rows = new Set();
     const kept = this.focused ? items.indexOf(this.focused) : -1;
-    if (kept >= 0 && kept < from) rows.push(kept);
-    for (let i = from; i < to; i++) rows.push(i);
-    if (kept >= to) rows.push(kept);
+    const beside = kept < 0 ? { from: 0, to: 0 } : { from: Math.max(0, kept - BESIDE), to: Math.min(items.length, kept + BESIDE + 1) };
+    for (const part of beside.from < from ? [beside, { from, to }] : [{ from, to }, beside]) {
+      for (let i = part.from; i < part.to; i++) rows.add(i);
+    }
     const parts = [];
     let end = 0;
     for (const index of rows) {
@@ -91,6 +94,12 @@ export class ListWindow {
       else high = middle - 1;
     }
     return low;
+  }
+
+  /** The focus came to an item, or left the list (null). */
+  focus(item) {
+    this.focused = item;
+    if (item) this.redraw();
   }
 
   /** After each drawing: learns the heights, puts the view where it belongs, and draws again where that showed more. */

@@ -29,11 +29,11 @@ export function TimelineView({ timeline, version, target, current, watching = fa
   useEffect(() => { if (current) list.show(current); }, [current]);
   if (list.following) opened.current = Date.now();
   const fresh = list.following ? 0 : countSince(items, opened.current);
-  const keep = (event) => { list.focused = items[event.target.closest('[data-row]')?.dataset.row] || null; };
+  const keep = (event) => list.focus(items[event.target.closest('[data-row]')?.dataset.row] || null);
   return html`
     <div class="timeline-box live-state">
       <${Find} wanted=${wanted} onWanted=${setWanted} shown=${items.length} all=${all.length} />
-      <div class="timeline" ref=${box} onScroll=${() => list.scrolled()} onFocusIn=${keep} onFocusOut=${() => { list.focused = null; }}
+      <div class="timeline" ref=${box} onScroll=${() => list.scrolled()} onFocusIn=${keep} onFocusOut=${() => list.focus(null)}
         tabindex="0" role="feed" aria-label=${label}>
         <div class="timeline-items">
         ${parts.map((part) => (part.item

@@ -2,6 +2,7 @@
 import { html, useEffect, useMemo, useRef, useState } from '../html.js';
 import { api } from '../api.js';
 import { explain } from '../format.js';
+import { readUpTo } from '../fresh.js';
 import { Outbox } from '../outbox.js';
 import { allows } from '../phases.js';
 import { followSession, may, takePrompt, useStore } from '../store.js';
@@ -46,7 +47,8 @@ function useTimeline(id) {
       drawing = 0;
       for (const frame of waiting) timeline.take(frame);
       // Output changes nothing of the session itself.
-      if (waiting.some((f) => f.kind !== 'agui')) setChanged((c) => c + 1);
+      const last = waiting.findLast((f) => f.kind !== 'agui' && f.n);
+      if (last) setChanged(last.n);
       waiting = [];
       setVersion((v) => v + 1);
     }
@@ -61,17 +63,22 @@ function useTimeline(id) {
   return { timeline, version, changed, problem };
 }
 
-/** The session as it is now, read again after each change; an older answer never replaces a newer one. */
+/**
+ * The session as of the last event that changed it; an older answer never replaces a newer one.
+ * @param {string} id @param {number} changed n of that event, 0 before any
+ */
 function useSession(id, changed) {
   const [session, setSession] = useState(null);
   const [error, setError] = useState('');
-  const take = (fresh) => setSession((s) => (s && s.n > fresh.n ? s : fresh));
-  const read = () => api.getSession(id).then((fresh) => { take(fresh); setError(''); }, (err) => setError(explain(err)));
+  const [again, setAgain] = useState(0);
+  const take = (fresh) => { setSession((s) => (s && s.n > fresh.n ? s : fresh)); setError(''); };
   useEffect(() => {
+    const leaving = new AbortController();
+    const read = () => readUpTo(id, changed, take, leaving.signal).catch((err) => { if (!leaving.signal.aborted) setError(explain(err)); });
     const timer = setTimeout(read, changed ? SETTLE : 0);
-    return () => clearTimeout(timer);
-  }, [id, changed]);
-  return [session, take, error, read];
+    return () => { clearTimeout(timer); leaving.abort(); };
+  }, [id, changed, again]);
+  return [session, take, error, () => setAgain((a) => a + 1)];
 }
 
 /** The session as it was at an event; null for now, and where the past can't be read. */

@@ -2,6 +2,7 @@
 import { html, useEffect, useRef, useState } from '../html.js';
 import { api } from '../api.js';
 import { count, explain, shortId, stamp, who } from '../format.js';
+import { readUpTo } from '../fresh.js';
 import { go, linkTo } from '../router.js';
 import { may, onSessionChanged, useStore } from '../store.js';
 import { PHASES } from '../phases.js';
@@ -84,8 +85,10 @@ function useSessions(phases) {
     try {
       const page = await api.listSessions({ phase: ref.current.phases, limit: PAGE });
       setList({ items: page.items, next: page.next, error: null, busy: false });
+      return page.items;
     } catch (err) {
       setList((l) => ({ ...l, error: explain(err), busy: false }));
+      return [];
     }
   }
   async function more() {
@@ -97,26 +100,28 @@ function useSessions(phases) {
       setList((l) => ({ ...l, error: explain(err), busy: false }));
     }
   }
-  async function refresh(ids) {
-    if (ids.has(null) || ids.size > ONE_BY_ONE) return reload();
-    const read = await Promise.allSettled([...ids].map((id) => api.getSession(id)));
-    const fresh = read.filter((r) => r.status === 'fulfilled').map((r) => r.value);
-    return setList((l) => (l.items ? { ...l, items: update(l.items, fresh, ref.current.phases) } : l));
+  async function refresh(changed, signal) {
+    const take = (fresh) => setList((l) => (l.items ? { ...l, items: update(l.items, [fresh], ref.current.phases) } : l));
+    const all = changed.has(null) || changed.size > ONE_BY_ONE;
+    // In a list, too, some may be as they were before.
+    const behind = all ? (await reload()).filter((s) => s.n < changed.get(s.id)).map((s) => s.id) : changed.keys();
+    for (const id of behind) readUpTo(id, changed.get(id), take, signal).catch(() => {}); // its next change reads it again
   }
 
   useEffect(() => { setList({ items: null }); reload(); }, [filter]);
   useEffect(() => {
-    const changed = new Set();
+    const leaving = new AbortController();
+    const changed = new Map();
     let timer;
-    const stop = onSessionChanged((id) => {
-      changed.add(id);
+    const stop = onSessionChanged((id, n) => {
+      changed.set(id, Math.max(n || 0, changed.get(id) || 0));
       timer ??= setTimeout(() => {
         timer = undefined;
-        refresh(new Set(changed));
+        refresh(new Map(changed), leaving.signal);
         changed.clear();
       }, SETTLE);
     });
-    return () => { stop(); clearTimeout(timer); };
+    return () => { stop(); clearTimeout(timer); leaving.abort(); };
   }, []);
   return { ...list, reload, more };
 }
