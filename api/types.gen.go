@@ -1222,11 +1222,16 @@ type Limits struct {
 	// Example: 1Gi
 	CPU Quantity `json:"cpu,omitempty,omitzero"`
 
+	// EphemeralStorage Clusters only; on a host `workspace.size` bounds the disk.
+	EphemeralStorage Quantity `json:"ephemeral-storage,omitempty,omitzero"`
+
 	// Memory An amount as Kubernetes writes it.
 	//
 	// Example: 1Gi
 	Memory Quantity `json:"memory,omitempty,omitzero"`
-	Pids   int      `json:"pids,omitempty,omitzero"`
+
+	// Pids Hosts only; in a cluster the kubelet's podPidsLimit bounds it.
+	Pids int `json:"pids,omitempty,omitzero"`
 }
 
 // Login One of the two.
@@ -1572,12 +1577,33 @@ type Readiness struct {
 	Ready bool   `json:"ready"`
 }
 
+// Requests What is set aside for the sandbox on its node; clusters only.
+//
+// Example: {"cpu":"100m","memory":"256Mi"}
+type Requests struct {
+	// CPU An amount as Kubernetes writes it.
+	//
+	// Example: 1Gi
+	CPU              Quantity `json:"cpu,omitempty,omitzero"`
+	EphemeralStorage Quantity `json:"ephemeral-storage,omitempty,omitzero"`
+
+	// Memory An amount as Kubernetes writes it.
+	//
+	// Example: 1Gi
+	Memory Quantity `json:"memory,omitempty,omitzero"`
+}
+
 // Resources Example: {"limits":{"cpu":"1","memory":"1Gi"}}
 type Resources struct {
 	// Limits What the sandbox may use at most.
 	//
 	// Example: {"cpu":"1","memory":"1Gi","pids":256}
 	Limits Limits `json:"limits,omitempty,omitzero"`
+
+	// Requests What is set aside for the sandbox on its node; clusters only.
+	//
+	// Example: {"cpu":"100m","memory":"256Mi"}
+	Requests Requests `json:"requests,omitempty,omitzero"`
 }
 
 // Risk How dangerous the rule calls it.
@@ -1809,6 +1835,10 @@ type RuntimeSpec struct {
 //
 // Example: {"command":["python3","agent.py"],"env":[{"name":"LOG","value":"info"}],"image":"acme/coder:1.4","resources":{"limits":{"cpu":"1","memory":"1Gi"}}}
 type Sandbox struct {
+	// AllowSecrets For admins only: lets `podTemplate` name Secrets and tokens, which are then shown as `secrets`.
+	AllowSecrets bool `json:"allowSecrets,omitempty,omitzero"`
+
+	// Command The program, and its arguments; in a cluster the image's own where there is none.
 	Command []string `json:"command,omitempty,omitzero"`
 
 	// Env Never per session, and never a secret.
@@ -1818,16 +1848,25 @@ type Sandbox struct {
 	// at `/agent`, and the program of `command` where the host has it, which is then looked up in the host's `PATH`.
 	HostFolder string `json:"hostFolder,omitempty,omitzero"`
 
-	// Image The image; the local driver has none and runs `command` of the host.
+	// Image The image, which a cluster's sandboxes need; a host has none and runs `command` of its own.
 	Image string `json:"image,omitempty,omitzero"`
+
+	// PodTemplate Clusters only, and for admins only: a whole `PodTemplateSpec` of Kubernetes, in place of `image`, `command`, `env`,
+	// `resources`, `runtimeClassName` and `serviceAccountName`. Holdfast adds its own containers and volumes, completes the
+	// restricted Pod Security, and refuses by name what contradicts either.
+	PodTemplate json.RawMessage `json:"podTemplate,omitempty,omitzero"`
 
 	// Resources Example: {"limits":{"cpu":"1","memory":"1Gi"}}
 	Resources Resources `json:"resources,omitempty,omitzero"`
 
-	// RuntimeClassName A name in a tenant; also a token of a subject.
-	//
-	// Example: coder
-	RuntimeClassName Name `json:"runtimeClassName,omitempty,omitzero"`
+	// RuntimeClassName Clusters only: one of the runtime classes that the installation allows.
+	RuntimeClassName string `json:"runtimeClassName,omitempty,omitzero"`
+
+	// Secrets What `podTemplate` gives to containers that is secret; filled in by the server.
+	Secrets []string `json:"secrets,omitempty,omitzero"`
+
+	// ServiceAccountName Clusters only, and for admins only: the Pod's service account, of which the agent gets no token.
+	ServiceAccountName string `json:"serviceAccountName,omitempty,omitzero"`
 }
 
 // SandboxGrant Example: {"config":{"repo":"acme/search"},"expiresUnix":1767366245,"generation":1,"podUid":"4f6b2c1e-0a55-4b7e-9d3f-0d1f0a6c7e11","policyRevision":4,"session":"s-k3v5d2m7q4x6z2b7c5aa","tenant":"default","token":"eyJhbGciOiJFZERTQSIsInR5cCI6IkpXVCJ9.eyJhdWQiOlsiYWdlbnQiXX0.c2lnbmF0dXJl"}
@@ -2062,6 +2101,9 @@ type Workspace struct {
 	//
 	// Example: 1Gi
 	Size Quantity `json:"size,omitempty,omitzero"`
+
+	// StorageClassName Clusters only: the volume's storage class; the installation's, or the cluster's own, where there is none.
+	StorageClassName string `json:"storageClassName,omitempty,omitzero"`
 }
 
 // After A place in a list or a stream; opaque.

@@ -58,7 +58,7 @@ type Adapter struct {
 	Resume string `json:"resume,omitempty"`
 }
 
-// Sandbox is what is started.
+// Sandbox is what is started: an image, or a command of the local driver's host.
 type Sandbox struct {
 	Image string `json:"image,omitempty"`
 	// HostFolder is a folder of the local driver's host with the agent's code; only
@@ -68,6 +68,15 @@ type Sandbox struct {
 	Env              []EnvVar  `json:"env,omitempty"`
 	RuntimeClassName string    `json:"runtimeClassName,omitempty"`
 	Resources        Resources `json:"resources"`
+	// ServiceAccountName is the Pod's; only an admin may name one.
+	ServiceAccountName string `json:"serviceAccountName,omitempty"`
+	// PodTemplate is a whole PodTemplateSpec of Kubernetes, of an admin: it stands for
+	// all of the above.
+	PodTemplate json.RawMessage `json:"podTemplate,omitempty"`
+	// AllowSecrets is an admin's leave for PodTemplate to name Secrets; Secrets are
+	// those that it does name, which the workload service fills in.
+	AllowSecrets bool     `json:"allowSecrets,omitempty"`
+	Secrets      []string `json:"secrets,omitempty"`
 }
 
 // EnvVar is one variable of every sandbox of the runtime; never per session.
@@ -76,9 +85,11 @@ type EnvVar struct {
 	Value string `json:"value"`
 }
 
-// Resources bounds a sandbox.
+// Resources bounds a sandbox, and says what is set aside for it on a node: Requests,
+// which only a cluster has.
 type Resources struct {
-	Limits Limits `json:"limits,omitempty"`
+	Limits   Limits `json:"limits,omitempty"`
+	Requests Limits `json:"requests,omitempty"`
 }
 
 // Limits are quantities by resource, as Kubernetes writes them ("500m", "1Gi"); of
@@ -118,6 +129,8 @@ func (q *quantity) UnmarshalJSON(raw []byte) error {
 type Workspace struct {
 	Path string `json:"path"`
 	Size string `json:"size,omitempty"`
+	// StorageClassName is that of the volume in a cluster.
+	StorageClassName string `json:"storageClassName,omitempty"`
 }
 
 // Entrypoint is a port that the agent serves.

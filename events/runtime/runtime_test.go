@@ -1,7 +1,10 @@
 package runtime_test
 
 import (
+	"bytes"
 	"encoding/json"
+	"os"
+	"reflect"
 	"testing"
 	"time"
 
@@ -31,6 +34,37 @@ func TestSuite(t *testing.T) {
 			OnIdle: "suspend", OnLoss: "restart", Stateless: true, Policy: "coder", Redact: []string{"/password"},
 		},
 	})
+}
+
+// What a runtime says of its Pod came later, and is stored in the same version: what
+// doesn't say it is stored as before, and this is how one that does is stored.
+func TestPodIsStored(t *testing.T) {
+	t.Parallel()
+	want := runtime.Spec{
+		Name: "trainer", Kind: runtime.KindAgent, Adapter: runtime.Adapter{Protocol: "none"},
+		Sandbox: runtime.Sandbox{
+			PodTemplate:        json.RawMessage(`{"spec":{"containers":[{"image":"acme/trainer:3","name":"agent"}]}}`),
+			ServiceAccountName: "trainer", AllowSecrets: true, Secrets: []string{"acme-key"},
+			Resources: runtime.Resources{Requests: runtime.Limits{"cpu": "100m"}},
+		},
+		Workspace: &runtime.Workspace{Path: "/workspace", Size: "5Gi", StorageClassName: "fast"},
+		OnIdle:    "suspend", OnLoss: "restart", Policy: "default",
+	}
+	stored, err := os.ReadFile("testdata/runtime.applied.v1.pod.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	record, err := runtime.New().ApplyRecord(want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if line, err := events.Marshal(record); err != nil || !bytes.Equal(bytes.TrimSpace(stored), line) {
+		t.Errorf("is stored as\n%s\nwant\n%s (%v)", line, stored, err)
+	}
+	var read struct{ Data struct{ Spec runtime.Spec } }
+	if err := json.Unmarshal(stored, &read); err != nil || !reflect.DeepEqual(read.Data.Spec, want) {
+		t.Errorf("is read as\n%+v\nwant\n%+v (%v)", read.Data.Spec, want, err)
+	}
 }
 
 // A count may be written as a number; it is kept as its digits.

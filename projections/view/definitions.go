@@ -45,14 +45,15 @@ type apiSandbox struct {
 }
 
 type apiResources struct {
-	Limits map[string]any `json:"limits,omitempty"`
+	Limits   map[string]any `json:"limits,omitempty"`
+	Requests runtime.Limits `json:"requests,omitempty"`
 }
 
 // RuntimeSpec writes an applied runtime as the API's RuntimeSpec, masked.
 func RuntimeSpec(s runtime.Spec) []byte {
 	v := apiRuntime{
 		Spec: s, Policy: s.Policy, OnIdle: s.OnIdle, OnLoss: s.OnLoss,
-		Sandbox: apiSandbox{Sandbox: s.Sandbox},
+		Sandbox: apiSandbox{Sandbox: s.Sandbox, Resources: apiResources{Requests: s.Sandbox.Resources.Requests}},
 	}
 	if len(s.Sandbox.Resources.Limits) > 0 {
 		v.Sandbox.Resources.Limits = map[string]any{}

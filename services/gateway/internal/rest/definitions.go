@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/api/apiserver"
@@ -33,8 +34,8 @@ func (a *API) apply(ctx context.Context, w write, name string, spec any) (comman
 
 // ApplyRuntime makes a revision of a runtime.
 func (a *API) ApplyRuntime(ctx context.Context, req apiserver.ApplyRuntimeRequestObject) (apiserver.ApplyRuntimeResponseObject, error) {
-	if req.Body.Sandbox.HostFolder != "" && !slices.Contains(auth.From(ctx).Roles, api.RoleAdmin) {
-		return nil, problem.New(api.CodeForbidden, "Only an admin may give a runtime a folder of the host (sandbox.hostFolder).")
+	if field := adminsOnly(req.Body.Sandbox); field != "" && !slices.Contains(auth.From(ctx).Roles, api.RoleAdmin) {
+		return nil, problem.Newf(api.CodeForbidden, "Only an admin may say %s of a runtime.", field).At("/"+strings.ReplaceAll(field, ".", "/"), "admins only")
 	}
 	spec, err := runtimeSpec(req.Name, *req.Body)
 	if err != nil {
@@ -54,6 +55,22 @@ func (a *API) ApplyRuntime(ctx context.Context, req apiserver.ApplyRuntimeReques
 		return apiserver.ApplyRuntime200JSONResponse{Body: out, Headers: apiserver.ApplyRuntime200ResponseHeaders{HoldfastSeq: reply.Seq}}, nil
 	}
 	return apiserver.ApplyRuntime201JSONResponse{Body: out, Headers: apiserver.ApplyRuntime201ResponseHeaders{HoldfastSeq: reply.Seq}}, nil
+}
+
+// adminsOnly names what of a sandbox only an admin may say, since it reaches beyond the
+// sandbox: into the host, or into the namespace of the cluster.
+func adminsOnly(s api.Sandbox) string {
+	switch {
+	case s.HostFolder != "":
+		return "sandbox.hostFolder"
+	case len(s.PodTemplate) > 0:
+		return "sandbox.podTemplate"
+	case s.ServiceAccountName != "":
+		return "sandbox.serviceAccountName"
+	case s.AllowSecrets:
+		return "sandbox.allowSecrets"
+	}
+	return ""
 }
 
 // GetRuntime shows a runtime's revision.

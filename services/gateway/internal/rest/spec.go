@@ -1,6 +1,7 @@
 package rest
 
 import (
+	"maps"
 	"strconv"
 
 	"github.com/holdfast-io/holdfast/api"
@@ -23,8 +24,11 @@ func runtimeSpec(name string, in api.RuntimeSpec) (runtime.Spec, error) {
 		},
 		Sandbox: runtime.Sandbox{
 			Image: in.Sandbox.Image, HostFolder: in.Sandbox.HostFolder, Command: in.Sandbox.Command,
-			RuntimeClassName: in.Sandbox.RuntimeClassName,
-			Resources:        runtime.Resources{Limits: limits(in.Sandbox.Resources.Limits)},
+			RuntimeClassName: in.Sandbox.RuntimeClassName, ServiceAccountName: in.Sandbox.ServiceAccountName,
+			Resources: runtime.Resources{
+				Limits: limits(in.Sandbox.Resources.Limits), Requests: requests(in.Sandbox.Resources.Requests),
+			},
+			PodTemplate: in.Sandbox.PodTemplate, AllowSecrets: in.Sandbox.AllowSecrets,
 		},
 		WarmPool: runtime.WarmPool{Size: in.WarmPool.Size},
 		OnIdle:   string(in.OnIdle), OnLoss: string(in.OnLoss), Stateless: in.Stateless,
@@ -37,7 +41,9 @@ func runtimeSpec(name string, in api.RuntimeSpec) (runtime.Spec, error) {
 		out.Sandbox.Env = append(out.Sandbox.Env, runtime.EnvVar{Name: e.Name, Value: e.Value})
 	}
 	if in.Workspace.Path != "" {
-		out.Workspace = &runtime.Workspace{Path: in.Workspace.Path, Size: in.Workspace.Size}
+		out.Workspace = &runtime.Workspace{
+			Path: in.Workspace.Path, Size: in.Workspace.Size, StorageClassName: in.Workspace.StorageClassName,
+		}
 	}
 	for _, e := range in.Entrypoints {
 		out.Entrypoints = append(out.Entrypoints, runtime.Entrypoint{
@@ -54,21 +60,25 @@ func runtimeSpec(name string, in api.RuntimeSpec) (runtime.Spec, error) {
 }
 
 // limits are by name in the event; pids is a number in the API.
-func limits(in api.Limits) map[string]string {
-	out := map[string]string{}
-	if in.CPU != "" {
-		out["cpu"] = in.CPU
-	}
-	if in.Memory != "" {
-		out["memory"] = in.Memory
-	}
+func limits(in api.Limits) runtime.Limits {
+	out := runtime.Limits{"cpu": in.CPU, "memory": in.Memory, "ephemeral-storage": in.EphemeralStorage}
 	if in.Pids > 0 {
 		out["pids"] = strconv.Itoa(in.Pids)
 	}
-	if len(out) == 0 {
+	return said(out)
+}
+
+func requests(in api.Requests) runtime.Limits {
+	return said(runtime.Limits{"cpu": in.CPU, "memory": in.Memory, "ephemeral-storage": in.EphemeralStorage})
+}
+
+// said leaves out what has no amount; nil is none at all.
+func said(of runtime.Limits) runtime.Limits {
+	maps.DeleteFunc(of, func(_, quantity string) bool { return quantity == "" })
+	if len(of) == 0 {
 		return nil
 	}
-	return out
+	return of
 }
 
 // timeout is a duration in the API with its place in the event.

@@ -17,6 +17,7 @@ import (
 	"github.com/holdfast-io/holdfast/services/internal/serving"
 	"github.com/holdfast-io/holdfast/services/workload/internal/decider"
 	"github.com/holdfast-io/holdfast/services/workload/internal/driver"
+	"github.com/holdfast-io/holdfast/services/workload/internal/recipe"
 )
 
 // Config of an App; see the service's Config.
@@ -32,6 +33,8 @@ type Config struct {
 	Agents   string
 	Logger   *slog.Logger
 	Now      func() time.Time
+	// Rules are those of the driver, by which a runtime is checked when it is applied.
+	Rules recipe.Rules
 }
 
 // App executes commands, settles, acts on deadlines, and grants binds.

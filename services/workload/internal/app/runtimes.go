@@ -31,7 +31,7 @@ func (a *App) applyRuntime(ctx context.Context, tenant string, req command.Reque
 	if err != nil {
 		return command.Reply{}, err
 	}
-	if spec, err = checked(body.Name, spec); err != nil {
+	if spec, err = a.checked(body.Name, spec); err != nil {
 		return command.Reply{}, err
 	}
 	reply, err := a.definitions().Apply(ctx, tenant, req, body.Name, spec)
@@ -43,12 +43,11 @@ func (a *App) applyRuntime(ctx context.Context, tenant string, req command.Reque
 }
 
 // checked fills in what a runtime leaves out, and says every place that is wrong.
-func checked(name string, spec runtime.Spec) (runtime.Spec, error) {
+func (a *App) checked(name string, spec runtime.Spec) (runtime.Spec, error) {
 	if spec.Name == "" {
 		spec.Name = name
 	}
-	spec = recipe.WithDefaults(spec)
-	wrong := recipe.Check(spec)
+	spec, wrong := a.cfg.Rules.Checked(spec)
 	if spec.Name != name {
 		wrong = append(wrong, recipe.Wrong{Pointer: "/name", Detail: "differs from the name in the path"})
 	}

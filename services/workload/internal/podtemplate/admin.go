@@ -135,9 +135,3 @@ func volumes(of []corev1.Volume, wrong *refusals) {
 		}
 	}
 }
-
-// overlap says whether one place is the other or in it.
-func overlap(a, b string) bool {
-	a, b = strings.TrimSuffix(a, "/"), strings.TrimSuffix(b, "/")
-	return a == b || strings.HasPrefix(a, b+"/") || strings.HasPrefix(b, a+"/")
-}

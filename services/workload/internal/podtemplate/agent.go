@@ -2,6 +2,7 @@ package podtemplate
 
 import (
 	"fmt"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -99,19 +100,21 @@ func dress(c *corev1.Container, i int, spec driver.RuntimeSpec, installs bool, w
 		}
 		mount(c, at, corev1.VolumeMount{Name: binVolume, MountPath: binDir, ReadOnly: true}, wrong)
 	}
-	if !slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return overlap(m.MountPath, "/tmp") }) {
-		mount(c, at, corev1.VolumeMount{Name: tmpVolume, MountPath: "/tmp"}, wrong)
-	}
 	mount(c, at, corev1.VolumeMount{Name: WorkspaceVolume, MountPath: spec.WorkspacePath}, wrong)
+	if !slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return path.Clean(m.MountPath) == tmpDir }) {
+		c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: tmpVolume, MountPath: tmpDir})
+	}
 }
 
-// mount adds a mount of ours, unless the container has the same one.
+// mount adds a mount of ours, unless the container has the same one. Others may lie in
+// it, but for what is read-only: nothing can be put there.
 func mount(c *corev1.Container, at string, m corev1.VolumeMount, wrong *refusals) {
 	for i, has := range c.VolumeMounts {
+		place := path.Clean(has.MountPath)
 		switch {
-		case has.Name == m.Name && has.MountPath == m.MountPath && has.SubPath == "" && has.SubPathExpr == "":
+		case has.Name == m.Name && place == m.MountPath && has.SubPath == "" && has.SubPathExpr == "":
 			return
-		case overlap(has.MountPath, m.MountPath):
+		case place == m.MountPath || m.ReadOnly && strings.HasPrefix(place, m.MountPath+"/"):
 			wrong.add(fmt.Sprintf("%s/volumeMounts/%d/mountPath", at, i), "%s is the place of %s", m.MountPath, m.Name)
 			return
 		}

@@ -112,8 +112,13 @@ func golden(t *testing.T, file string, b podtemplate.Blueprint) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !bytes.Equal(got, want) {
-		t.Errorf("%s differs from what is made (go test -run %s -update writes it):\n%s", path, t.Name(), got)
+	lines, wanted := strings.Split(string(got), "\n"), strings.Split(string(want), "\n")
+	for i := range max(len(lines), len(wanted)) {
+		if i >= len(lines) || i >= len(wanted) || lines[i] != wanted[i] {
+			t.Errorf("%s differs from what is made (-update writes it), from line %d on:\n%s", path, i+1,
+				strings.Join(lines[i:min(len(lines), i+10)], "\n"))
+			break
+		}
 	}
 	roundTrip(t, b.Spec)
 }

@@ -41,6 +41,7 @@ const (
 	tokenDir      = "/var/run/secrets/holdfast"
 	tokenSeconds  = 3600
 	binDir        = "/holdfast"
+	tmpDir        = "/tmp"
 	sandboxd      = "/usr/local/bin/sandboxd" // in Holdfast's image
 
 	spoolBytes = 256 << 20

@@ -3,57 +3,41 @@ package recipe
 import (
 	"errors"
 	"math"
-	"strconv"
-	"strings"
+
+	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// errQuantity says which quantities are read: those of Kubernetes that limits
-// need.
+// errQuantity says which quantities are read: those of Kubernetes that can be a limit.
 var errQuantity = errors.New(`use a number such as "500m" or "2" for cpu, "512Mi" or "1Gi" for memory`)
 
-// millis reads an amount of cpu in thousandths; 0 for none.
+// maxQuantity leaves room for a sum.
+const maxQuantity = math.MaxInt64 / 2
+
+// millis reads an amount of cpu in thousandths, rounded up; 0 for none.
 func millis(q string) (int64, error) {
-	if q == "" {
-		return 0, nil
-	}
-	scale := 1000.0
-	if rest, ok := strings.CutSuffix(q, "m"); ok {
-		q, scale = rest, 1
-	}
-	return scaled(q, scale)
+	return read(q, resource.NewQuantity(maxQuantity/1000, resource.DecimalSI), (*resource.Quantity).MilliValue)
 }
 
-var suffixes = []struct {
-	suffix string
-	factor float64
-}{
-	{"Ki", 1 << 10},
-	{"Mi", 1 << 20},
-	{"Gi", 1 << 30},
-	{"Ti", 1 << 40},
-	{"k", 1e3},
-	{"M", 1e6},
-	{"G", 1e9},
-	{"T", 1e12},
-}
-
-// bytes reads an amount of memory; 0 for none.
+// bytes reads an amount of memory or disk, rounded up; 0 for none.
 func bytes(q string) (int64, error) {
+	return read(q, resource.NewQuantity(maxQuantity, resource.DecimalSI), (*resource.Quantity).Value)
+}
+
+// read takes a positive quantity up to the greatest.
+func read(q string, greatest *resource.Quantity, in func(*resource.Quantity) int64) (int64, error) {
 	if q == "" {
 		return 0, nil
 	}
-	for _, s := range suffixes {
-		if rest, ok := strings.CutSuffix(q, s.suffix); ok {
-			return scaled(rest, s.factor)
-		}
-	}
-	return scaled(q, 1)
-}
-
-func scaled(number string, factor float64) (int64, error) {
-	f, err := strconv.ParseFloat(number, 64)
-	if err != nil || f <= 0 || math.IsInf(f, 0) || math.IsNaN(f) || f*factor > math.MaxInt64/2 {
+	quantity, err := resource.ParseQuantity(q)
+	if err != nil || quantity.Sign() <= 0 || quantity.Cmp(*greatest) > 0 {
 		return 0, errQuantity
 	}
-	return int64(f * factor), nil
+	return in(&quantity), nil
+}
+
+// quantity checks that an amount can be read.
+func (c *checker) quantity(pointer, q string, read func(string) (int64, error)) {
+	if _, err := read(q); err != nil {
+		c.wrong(pointer, "can't be read: %v", err)
+	}
 }

@@ -1,20 +1,17 @@
 // Package recipe fills in, checks and words a runtime's spec: what a runtime may
-// ask for is decided here, when it is applied, not when a sandbox is started.
+// ask for is decided here, when it is applied, not when a sandbox is started. What that
+// is depends on where its sandboxes run, on hosts or in a cluster: see [Rules].
 package recipe
 
 import (
 	"fmt"
-	"path"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/holdfast-io/holdfast/events"
 	"github.com/holdfast-io/holdfast/events/runtime"
-	"github.com/holdfast-io/holdfast/services/internal/sandboxapi"
-	"github.com/holdfast-io/holdfast/services/workload/internal/driver"
 )
 
 // Wrong is one place of a spec that is wrong. Pointer is a JSON pointer.
@@ -103,9 +100,8 @@ var (
 	name    = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
 )
 
-// Check finds everything that is wrong with a spec that has its defaults.
-func Check(s runtime.Spec) []Wrong {
-	var c checker
+// check finds what is wrong wherever a runtime runs, in a spec that has its defaults.
+func (c *checker) check(s runtime.Spec) {
 	if !name.MatchString(s.Name) {
 		c.wrong("/name", "use 1 to 63 of a-z, 0-9 and -, with a letter or digit at both ends")
 	}
@@ -121,27 +117,32 @@ func Check(s runtime.Spec) []Wrong {
 	if s.Workspace != nil && (!strings.HasPrefix(s.Workspace.Path, "/") || len(s.Workspace.Path) < 2 || strings.Contains(s.Workspace.Path, "..")) {
 		c.wrong("/workspace/path", "has to be an absolute path below /")
 	}
-	if s.Workspace != nil && overlap(s.Workspace.Path, sandboxapi.JailAgent) {
-		c.wrong("/workspace/path", "has to be another place than %s, where sandbox.hostFolder is", sandboxapi.JailAgent)
-	}
 	if s.Workspace != nil {
-		if _, err := bytes(s.Workspace.Size); err != nil {
-			c.wrong("/workspace/size", "can't be read: %v", err)
-		}
+		c.quantity("/workspace/size", s.Workspace.Size, bytes)
 	}
 	if s.WarmPool.Size < 0 || s.WarmPool.Size > MaxWarm {
 		c.wrong("/warmPool/size", "has to be 0 to %d", MaxWarm)
 	}
 	c.adapter(s)
 	c.entrypoints(s)
-	c.sandbox(s.Sandbox)
+	c.env(s.Sandbox.Env)
 	c.timeouts(s.Timeouts)
 	for i, p := range s.Redact {
 		if !strings.HasPrefix(p, "/") {
 			c.wrong(fmt.Sprintf("/redact/%d", i), "has to be a JSON pointer into a call's arguments, such as /password")
 		}
 	}
-	return c
+}
+
+func (c *checker) env(of []runtime.EnvVar) {
+	if len(of) > maxEnv {
+		c.wrong("/sandbox/env", "at most %d variables", maxEnv)
+	}
+	for i, e := range of {
+		if !envName.MatchString(e.Name) {
+			c.wrong(fmt.Sprintf("/sandbox/env/%d/name", i), "has to be a variable's name")
+		}
+	}
 }
 
 // adapter checks how runs reach the agent: `agui` needs an entrypoint to POST them to,
@@ -197,49 +198,6 @@ func (c *checker) entrypoints(s runtime.Spec) {
 	}
 }
 
-// overlap says whether one place is the other or in it.
-func overlap(a, b string) bool {
-	return a == b || strings.HasPrefix(a, b+"/") || strings.HasPrefix(b, a+"/")
-}
-
-func (c *checker) sandbox(s runtime.Sandbox) {
-	if s.HostFolder != "" && (!path.IsAbs(s.HostFolder) || path.Clean(s.HostFolder) != s.HostFolder || s.HostFolder == "/") {
-		c.wrong("/sandbox/hostFolder", "has to be a clean absolute path of a folder")
-	}
-	if len(s.Command) == 0 {
-		c.wrong("/sandbox/command", "the local driver has no images: say which command to run")
-	}
-	if s.RuntimeClassName != "" {
-		c.wrong("/sandbox/runtimeClassName", "the local driver has no runtime classes")
-	}
-	if len(s.Env) > maxEnv {
-		c.wrong("/sandbox/env", "at most %d variables", maxEnv)
-	}
-	for i, e := range s.Env {
-		if !envName.MatchString(e.Name) {
-			c.wrong(fmt.Sprintf("/sandbox/env/%d/name", i), "has to be a variable's name")
-		}
-	}
-	for resource, q := range s.Resources.Limits {
-		at := "/sandbox/resources/limits/" + resource
-		var err error
-		switch resource {
-		case "cpu":
-			_, err = millis(q)
-		case "memory":
-			_, err = bytes(q)
-		case "pids":
-			_, err = strconv.ParseInt(q, 10, 64)
-		default:
-			c.wrong(at, "is none of cpu, memory, pids")
-			continue
-		}
-		if err != nil {
-			c.wrong(at, "can't be read: %v", err)
-		}
-	}
-}
-
 func (c *checker) timeouts(t runtime.Timeouts) {
 	for _, f := range []struct {
 		pointer string
@@ -251,28 +209,4 @@ func (c *checker) timeouts(t runtime.Timeouts) {
 			c.wrong("/timeouts/"+f.pointer, "has to be positive and at most %s", maxTimeout)
 		}
 	}
-}
-
-// ForDriver words a checked spec for a driver; the caller names it.
-func ForDriver(s runtime.Spec) driver.RuntimeSpec {
-	d := driver.RuntimeSpec{
-		Kind: string(s.Kind), Argv: s.Sandbox.Command, Folder: s.Sandbox.HostFolder,
-		Adapter: s.Adapter.Protocol, RunPath: s.Adapter.Path,
-		WorkspacePath: "/workspace", HasVolume: s.Workspace != nil,
-	}
-	for _, e := range s.Sandbox.Env {
-		d.Env = append(d.Env, e.Name+"="+e.Value)
-	}
-	if s.Workspace != nil {
-		d.WorkspacePath = s.Workspace.Path
-		d.Limits.DiskBytes, _ = bytes(s.Workspace.Size) // Check has read it before
-	}
-	if len(s.Entrypoints) > 0 {
-		d.Port, d.ReadyPath = s.Entrypoints[0].Port, s.Entrypoints[0].Ready
-	}
-	// Check has read them before, so errors can't come.
-	d.Limits.CPUMillis, _ = millis(s.Sandbox.Resources.Limits["cpu"])
-	d.Limits.MemoryBytes, _ = bytes(s.Sandbox.Resources.Limits["memory"])
-	d.Limits.Pids, _ = strconv.ParseInt(s.Sandbox.Resources.Limits["pids"], 10, 64)
-	return d
 }
