@@ -56,32 +56,8 @@ topologySpreadConstraints:
 {{- define "holdfast.env.workload" -}}
 - name: HOLDFAST_KEY_FILE
   value: /etc/holdfast/key/sandbox.pem
-- name: HOLDFAST_DRIVER
-  value: agent-sandbox
-# The image of sandboxd in sandboxes.
-- name: HOLDFAST_IMAGE
-  value: {{ include "holdfast.image" . }}
-- name: HOLDFAST_IMAGE_PULL_POLICY
-  value: {{ .Values.image.pullPolicy }}
-# Resolved by the workload service: what sandboxes are told is the Service's address.
-- name: HOLDFAST_AGENTS_URL
-  value: http://{{ include "holdfast.fullname" . }}-agents.{{ .Release.Namespace }}:{{ .Values.gateway.agents.port }}
-# Where each tenant's sandboxes are.
-- name: HOLDFAST_TENANT_NAMESPACES
-  value: {{ include "holdfast.tenantNamespaces" . | quote }}
-# Whom network policies of sandboxes let in: the Pods of this installation.
-- name: HOLDFAST_INSTANCE
-  value: {{ .Release.Name }}
-- name: HOLDFAST_NAMESPACE
-  valueFrom: {fieldRef: {fieldPath: metadata.namespace}}
+- name: HOLDFAST_CLUSTER_FILE
+  value: /etc/holdfast/cluster/cluster.yaml
 - name: HOLDFAST_POD_NAME
   valueFrom: {fieldRef: {fieldPath: metadata.name}}
-{{- end -}}
-
-{{- define "holdfast.tenantNamespaces" -}}
-{{- $pairs := list -}}
-{{- range .Values.tenants -}}
-{{- $pairs = append $pairs (printf "%s=%s" .name .namespace) -}}
-{{- end -}}
-{{- join "," $pairs -}}
 {{- end -}}

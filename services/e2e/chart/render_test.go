@@ -2,6 +2,7 @@ package chart_test
 
 import (
 	"crypto/ed25519"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -18,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/holdfast-io/holdfast/services/internal/clusterfile"
 	"github.com/holdfast-io/holdfast/services/internal/keyfile"
 	"github.com/holdfast-io/holdfast/services/internal/kuberights"
 	"github.com/holdfast-io/holdfast/services/internal/tokenfile"
@@ -35,6 +37,7 @@ func TestRenderings(t *testing.T) {
 			}
 			t.Run("secrets", func(t *testing.T) { keepsSecretsApart(t, objects) })
 			t.Run("rights", func(t *testing.T) { grantsTheList(t, objects) })
+			t.Run("cluster", func(t *testing.T) { describesItself(t, objects) })
 			t.Run("budgets", func(t *testing.T) { budgetsSelect(t, objects) })
 		})
 	}
@@ -150,6 +153,46 @@ func subjects(t *testing.T, binding string, got []rbacv1.Subject) {
 	if len(got) != 1 || got[0].Kind != "ServiceAccount" || got[0].Namespace != namespace || !strings.HasSuffix(got[0].Name, "-workload") {
 		t.Errorf("%s gives rights to %+v", binding, got)
 	}
+}
+
+// describesItself checks that the file for the workload service can be read, and names
+// what is there.
+func describesItself(t *testing.T, objects []client.Object) {
+	for _, o := range objects {
+		cm, ok := o.(*corev1.ConfigMap)
+		if !ok || cm.Data["cluster.yaml"] == "" {
+			continue
+		}
+		path := filepath.Join(t.TempDir(), "cluster.yaml")
+		if err := os.WriteFile(path, []byte(cm.Data["cluster.yaml"]), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		file, err := clusterfile.Read(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, address := range []string{file.AgentsURL, file.APIURL} {
+			if !slices.ContainsFunc(objects, func(o client.Object) bool { return serves(o, address) }) {
+				t.Errorf("no service is at %s", address)
+			}
+		}
+		for tenant, namespace := range file.Tenants {
+			if !slices.ContainsFunc(objects, func(o client.Object) bool {
+				_, is := o.(*corev1.ServiceAccount)
+				return is && o.GetNamespace() == namespace && o.GetName() == file.ServiceAccount
+			}) {
+				t.Errorf("sandboxes of %s have no service account %s in %s", tenant, file.ServiceAccount, namespace)
+			}
+		}
+		return
+	}
+	t.Error("there is no cluster file")
+}
+
+// serves says whether an object is the Service of a URL.
+func serves(o client.Object, address string) bool {
+	s, ok := o.(*corev1.Service)
+	return ok && address == fmt.Sprintf("http://%s.%s:%d", s.Name, s.Namespace, s.Spec.Ports[0].Port)
 }
 
 // budgetsSelect checks that each budget is of Pods that there are, and that every
