@@ -1,6 +1,7 @@
 // Package entrypoint keeps the agent's process running: it starts it, notices
 // when it answers, starts it again when it dies, and ends it with everything
-// that it left behind.
+// that it left behind. One that another container runs it only waits for and looks
+// after ([Watch]).
 //
 //	starting ──answers──▶ ready
 //	   ▲  │                 │
@@ -21,7 +22,6 @@ import (
 	"runtime"
 	"slices"
 	"strconv"
-	"sync"
 	"syscall"
 	"time"
 
@@ -68,84 +68,22 @@ type Config struct {
 	Log *slog.Logger
 }
 
-// Status is how far the entrypoint is.
-type Status struct {
-	State sandboxapi.EntrypointState
-	// Restarts counts the starts after the first.
-	Restarts int
-	// Reason says why it failed, or how it last died; never in the agent's words.
-	Reason string
-	// Said is the end of what the process printed that died last, at most 4 KiB
-	// of text. It is the agent's, for whoever develops it; it belongs into no log.
-	Said string
-}
-
-// Incarnation is one life of the process.
-type Incarnation struct {
-	// URL is where it serves.
-	URL *url.URL
-	// Done is closed when it has ended.
-	Done <-chan struct{}
-	// Exit says in words how it ended; only after Done.
-	Exit func() string
-}
-
 // Entrypoint is the agent's process through all its restarts.
 type Entrypoint struct {
+	*standing
+
 	cfg    Config
 	cancel context.CancelFunc
 	done   chan struct{}
-
-	mu      sync.Mutex
-	status  Status
-	proc    *Proc
-	ready   *Incarnation // set in state ready
-	stopped bool
-	changed chan struct{}
+	proc   *Proc // under the standing's mu
 }
 
 // Start starts the process and keeps it running until Stop.
 func Start(cfg Config) *Entrypoint {
 	ctx, cancel := context.WithCancel(context.Background())
-	e := &Entrypoint{
-		cfg:     cfg,
-		cancel:  cancel,
-		done:    make(chan struct{}),
-		status:  Status{State: sandboxapi.EntrypointStarting},
-		changed: make(chan struct{}),
-	}
+	e := &Entrypoint{standing: newStanding(), cfg: cfg, cancel: cancel, done: make(chan struct{})}
 	go e.keep(ctx)
 	return e
-}
-
-// Status tells the state, and gives a channel that is closed at its next change.
-func (e *Entrypoint) Status() (Status, <-chan struct{}) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.status, e.changed
-}
-
-// WaitReady waits for an incarnation that answers. It fails with [ErrFailed],
-// [ErrStopped] or the context's cause.
-func (e *Entrypoint) WaitReady(ctx context.Context) (*Incarnation, error) {
-	for {
-		e.mu.Lock()
-		status, ready, changed, stopped := e.status, e.ready, e.changed, e.stopped
-		e.mu.Unlock()
-		switch {
-		case stopped:
-			return nil, ErrStopped
-		case ready != nil:
-			return ready, nil
-		case status.State == sandboxapi.EntrypointFailed:
-			return nil, fmt.Errorf("%w: %s", ErrFailed, status.Reason)
-		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
-		}
-	}
 }
 
 // Stop asks the process to end, kills it when grace is over, and returns when
@@ -158,7 +96,7 @@ func (e *Entrypoint) Stop(grace time.Duration) error {
 	e.mu.Unlock()
 	e.cancel()
 	if proc != nil {
-		if err := e.end(proc, grace); err != nil {
+		if err := terminate(proc, grace); err != nil {
 			return err
 		}
 	}
@@ -166,7 +104,8 @@ func (e *Entrypoint) Stop(grace time.Duration) error {
 	return e.cfg.Reaper.KillOrphans()
 }
 
-func (e *Entrypoint) end(proc *Proc, grace time.Duration) error {
+// terminate asks the process to end, and kills it when grace is over.
+func terminate(proc *Proc, grace time.Duration) error {
 	if err := proc.Signal(unix.SIGTERM); err != nil {
 		return err
 	}
@@ -263,10 +202,9 @@ func (e *Entrypoint) live(ctx context.Context) (answered bool, err error) {
 	answered = <-ready
 	e.cfg.Log.Info("entrypoint ended", "how", proc.Exit())
 	e.mu.Lock()
-	e.proc, e.ready = nil, nil
-	e.status.State, e.status.Reason = sandboxapi.EntrypointStarting, proc.Exit()
-	e.broadcast()
+	e.proc = nil
 	e.mu.Unlock()
+	e.end(proc.Exit())
 	err = e.cfg.Reaper.KillOrphans()
 	end := said.finish() // with the orphans the last writers are gone
 	e.set(func(s *Status) { s.Said = end })
@@ -304,29 +242,9 @@ func (e *Entrypoint) port() (int, error) {
 	return addr.Port, l.Close()
 }
 
-func (e *Entrypoint) answer(inc *Incarnation) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.ready = inc
-	e.status.State, e.status.Reason = sandboxapi.EntrypointReady, ""
-	e.broadcast()
-}
-
 func (e *Entrypoint) fail(reason string) {
 	e.cfg.Log.Error("entrypoint failed", "reason", reason)
 	e.set(func(s *Status) { s.State, s.Reason = sandboxapi.EntrypointFailed, reason })
-}
-
-func (e *Entrypoint) set(change func(*Status)) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	change(&e.status)
-	e.broadcast()
-}
-
-func (e *Entrypoint) broadcast() {
-	close(e.changed)
-	e.changed = make(chan struct{})
 }
 
 // answers waits until the process is ready.

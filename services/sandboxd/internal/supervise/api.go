@@ -27,27 +27,32 @@ const (
 	invokeReadyWait = 10 * time.Second
 )
 
-// api is the HTTP API of one sandbox. entry and runs are nil where the runtime
+// api is the HTTP API of one sandbox, whose entry and runs are nil where the runtime
 // has none.
 type api struct {
-	boot    *sandboxapi.Boot
-	binding *binding
-	entry   *entrypoint.Entrypoint
-	runs    *drive.Driver
-	log     *slog.Logger
+	*Sandbox
+
+	// strangers says that nothing is known of who asks.
+	strangers bool
 }
 
-func (a *api) handler() http.Handler {
+// threshold is what is answered to anybody; refuse answers the rest.
+func (a *api) threshold(refuse http.HandlerFunc) *http.ServeMux {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+sandboxapi.PathHealth, a.getHealth)
 	mux.HandleFunc("GET "+sandboxapi.PathReady, a.getReady)
 	mux.HandleFunc("POST "+sandboxapi.PathBind, a.postBind)
+	mux.HandleFunc("/", refuse)
+	return mux
+}
+
+func (a *api) handler() http.Handler {
+	mux := a.threshold(a.bound(func(w http.ResponseWriter, _ *http.Request) {
+		sandboxapi.NewProblem(http.StatusNotFound, sandboxapi.CodeNotFound, "").Write(w)
+	}))
 	mux.HandleFunc("POST "+sandboxapi.PathRuns, a.bound(a.postRun))
 	mux.HandleFunc("GET "+sandboxapi.PathRuns+"/{run}/spool", a.bound(a.getSpool))
 	mux.HandleFunc("POST "+sandboxapi.PathRuns+"/{run}/cancel", a.bound(a.postCancel))
-	mux.HandleFunc("/", a.bound(func(w http.ResponseWriter, _ *http.Request) {
-		sandboxapi.NewProblem(http.StatusNotFound, sandboxapi.CodeNotFound, "").Write(w)
-	}))
 	invoke := a.bound(a.invoke)
 	// Invocations bypass the mux, which would redirect paths that it finds unclean.
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -78,7 +83,7 @@ func (a *api) bound(next http.HandlerFunc) http.HandlerFunc {
 }
 
 func (a *api) health() sandboxapi.Health {
-	h := sandboxapi.Health{PodUID: a.boot.PodUID, Isolation: a.boot.Isolation, Entrypoint: sandboxapi.EntrypointNone}
+	h := sandboxapi.Health{PodUID: a.cfg.PodUID, Isolation: a.cfg.Isolation, Entrypoint: sandboxapi.EntrypointNone}
 	if g := a.binding.Grant(); g != nil {
 		h.Bound, h.Session, h.Generation = true, g.Session, g.Generation
 	}
@@ -95,8 +100,18 @@ func (a *api) health() sandboxapi.Health {
 	return h
 }
 
+// shown is the health as whoever asks may see it: whose the sandbox is, and what its
+// agent said, is nothing to strangers.
+func (a *api) shown() sandboxapi.Health {
+	h := a.health()
+	if a.strangers {
+		h.Session, h.Generation, h.OpenRun, h.Reason = "", 0, "", ""
+	}
+	return h
+}
+
 func (a *api) getHealth(w http.ResponseWriter, _ *http.Request) {
-	answerJSON(w, http.StatusOK, a.health())
+	answerJSON(w, http.StatusOK, a.shown())
 }
 
 func (a *api) getReady(w http.ResponseWriter, r *http.Request) {
@@ -108,18 +123,18 @@ func (a *api) getReady(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), min(time.Duration(wait)*time.Second, sandboxapi.MaxReadyWait))
 	defer cancel()
 	if a.entry == nil {
-		answerJSON(w, http.StatusOK, a.health())
+		answerJSON(w, http.StatusOK, a.shown())
 		return
 	}
 	switch _, err := a.entry.WaitReady(ctx); {
 	case err == nil:
-		answerJSON(w, http.StatusOK, a.health())
+		answerJSON(w, http.StatusOK, a.shown())
 	case errors.Is(err, entrypoint.ErrFailed):
 		sandboxapi.NewProblem(http.StatusServiceUnavailable, sandboxapi.CodeEntrypointFailed, err.Error()).Write(w)
 	case errors.Is(err, entrypoint.ErrStopped):
 		sandboxapi.NewProblem(http.StatusServiceUnavailable, sandboxapi.CodeStopping, err.Error()).Write(w)
 	default:
-		sandboxapi.NewProblem(http.StatusServiceUnavailable, sandboxapi.CodeNotReady, a.health().Reason).Write(w)
+		sandboxapi.NewProblem(http.StatusServiceUnavailable, sandboxapi.CodeNotReady, a.shown().Reason).Write(w)
 	}
 }
 
@@ -137,10 +152,10 @@ func (a *api) postBind(w http.ResponseWriter, r *http.Request) {
 		answerJSON(w, http.StatusOK, a.health())
 	case errors.Is(err, errBoundToAnother):
 		sandboxapi.NewProblem(http.StatusConflict, sandboxapi.CodeBoundToAnother, err.Error()).Write(w)
-	case errors.Is(err, errRefused):
+	case errors.Is(err, ErrRefused):
 		sandboxapi.NewProblem(http.StatusForbidden, sandboxapi.CodeBindRefused, err.Error()).Write(w)
 	default:
-		sandboxapi.NewProblem(http.StatusServiceUnavailable, sandboxapi.CodeInternal, err.Error()).Write(w)
+		sandboxapi.NewProblem(http.StatusServiceUnavailable, sandboxapi.CodeUpstreamDown, err.Error()).Write(w)
 	}
 }
 
@@ -242,9 +257,13 @@ func (a *api) invoke(w http.ResponseWriter, r *http.Request) {
 			fmt.Sprintf("the entrypoint isn't ready: %v", err)).Write(w)
 		return
 	}
+	if inc.URL.Host == "" {
+		sandboxapi.NewProblem(http.StatusNotFound, sandboxapi.CodeNoEntrypoint, "this agent serves nothing").Write(w)
+		return
+	}
 	proxy := &httputil.ReverseProxy{
 		Transport:     invokeTransport,
-		ErrorLog:      slog.NewLogLogger(a.log.Handler(), slog.LevelDebug), // as often as the agent likes
+		ErrorLog:      slog.NewLogLogger(a.cfg.Log.Handler(), slog.LevelDebug), // as often as the agent likes
 		FlushInterval: -1,
 		Rewrite: func(p *httputil.ProxyRequest) {
 			p.Out.URL.Scheme, p.Out.URL.Host, p.Out.Host = inc.URL.Scheme, inc.URL.Host, inc.URL.Host

@@ -11,15 +11,7 @@ import (
 	"github.com/holdfast-io/holdfast/services/internal/sandboxapi"
 )
 
-var (
-	errBoundToAnother = errors.New("the sandbox is bound already")
-	errRefused        = errors.New("the bind was refused")
-)
-
-// sender is the control channel's way out.
-type sender interface {
-	Send(sandboxapi.Control) error
-}
+var errBoundToAnother = errors.New("the sandbox is bound already")
 
 // renewAt is the part of a token's life after which a new one is asked for;
 // renewRetry the pause after a refusal, in which the old one still serves.
@@ -28,24 +20,25 @@ const (
 	renewRetry = 5 * time.Second
 )
 
-// binding is the sandbox's tie to its session. At most one question to the
-// parent is open at a time, so that answers need no correlation.
+// binding is the sandbox's tie to its session.
 type binding struct {
-	podUID  string
-	control sender
-	log     *slog.Logger
+	binder Binder
+	log    *slog.Logger
+	ctx    context.Context // of the sandbox's life
+	cancel context.CancelFunc
+	asking sync.WaitGroup
 
 	mu      sync.Mutex
 	bind    string // being redeemed, or redeemed
 	grant   *sandboxapi.Grant
-	refusal string        // the answer to the last redeem that failed
+	failure error         // the answer to the last redeem that failed
 	settled chan struct{} // closed when the open redeem is answered; nil without one
-	renew   *time.Timer
-	closed  bool
 }
 
-func newBinding(podUID string, control sender, log *slog.Logger) *binding {
-	return &binding{podUID: podUID, control: control, log: log}
+func newBinding(binder Binder, log *slog.Logger) *binding {
+	b := &binding{binder: binder, log: log}
+	b.ctx, b.cancel = context.WithCancel(context.Background())
+	return b
 }
 
 // Grant is the redeemed bind, or nil.
@@ -57,7 +50,7 @@ func (b *binding) Grant() *sandboxapi.Grant {
 
 // Bind redeems a bind, once: the same bind again gets the same answer, also
 // when the first asker has gone in the meantime. It fails with errBoundToAnother,
-// errRefused or the context's cause.
+// what the binder fails with, or the context's cause.
 func (b *binding) Bind(ctx context.Context, bind string) error {
 	for asked := false; ; {
 		b.mu.Lock()
@@ -70,13 +63,13 @@ func (b *binding) Bind(ctx context.Context, bind string) error {
 			return nil
 		case asked && b.settled == nil:
 			defer b.mu.Unlock()
-			return fmt.Errorf("%w: %s", errRefused, b.refusal)
+			return b.failure
+		case b.ctx.Err() != nil:
+			defer b.mu.Unlock()
+			return b.ctx.Err()
 		case b.settled == nil:
-			if err := b.control.Send(sandboxapi.Control{Type: sandboxapi.ControlRedeem, Bind: bind}); err != nil {
-				defer b.mu.Unlock()
-				return err
-			}
 			b.bind, b.settled = bind, make(chan struct{})
+			b.asking.Go(func() { b.redeem(bind) })
 		}
 		// A different bind waits here too, and is then refused or has its turn.
 		asked = b.bind == bind
@@ -90,77 +83,58 @@ func (b *binding) Bind(ctx context.Context, bind string) error {
 	}
 }
 
-// Granted takes the parent's answer to a redeem or a renewal.
-func (b *binding) Granted(g *sandboxapi.Grant) {
+// redeem asks the binder, and renews what it grants until the sandbox ends.
+func (b *binding) redeem(bind string) {
+	grant, err := b.binder.Redeem(b.ctx, bind)
 	b.mu.Lock()
-	defer b.mu.Unlock()
-	if reason := b.mismatch(g); reason != "" {
-		b.refuse(reason)
-		return
+	b.grant, b.failure = grant, err
+	if err != nil {
+		b.grant = nil
 	}
-	b.grant = g
-	b.settle()
-	life := time.Until(time.Unix(g.ExpiresUnix, 0))
-	b.schedule(time.Duration(float64(life) * renewAt))
-}
-
-// mismatch says why a grant isn't for this sandbox.
-func (b *binding) mismatch(g *sandboxapi.Grant) string {
-	switch {
-	case g.PodUID != b.podUID:
-		return "the grant is for another sandbox"
-	case b.grant != nil && (g.Session != b.grant.Session || g.Generation != b.grant.Generation):
-		return "the renewed token is for another session"
-	}
-	return ""
-}
-
-// Refused takes the parent's refusal of a redeem or a renewal.
-func (b *binding) Refused(reason string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.refuse(reason)
-}
-
-func (b *binding) refuse(reason string) {
-	if b.grant == nil {
-		b.refusal = reason
-		b.settle()
-		return
-	}
-	// The token serves until it expires; what it is refused for then says so.
-	b.log.Warn("token not renewed", "reason", reason)
-	b.schedule(renewRetry)
-}
-
-func (b *binding) settle() {
-	if b.settled != nil {
-		close(b.settled)
-		b.settled = nil
+	close(b.settled)
+	b.settled = nil
+	b.mu.Unlock()
+	if err == nil {
+		b.renew(bind, grant)
 	}
 }
 
-func (b *binding) schedule(in time.Duration) {
-	if b.closed {
-		return
-	}
-	if b.renew != nil {
-		b.renew.Stop()
-	}
-	b.renew = time.AfterFunc(max(in, time.Second), func() {
-		if err := b.control.Send(sandboxapi.Control{Type: sandboxapi.ControlRenew}); err != nil {
-			// The channel is at its end, and with it the sandbox.
-			b.log.Warn("renewal not asked for", "err", err)
+// renew keeps the token fresh.
+func (b *binding) renew(bind string, grant *sandboxapi.Grant) {
+	timer := time.NewTimer(untilRenewal(grant))
+	defer timer.Stop()
+	for {
+		select {
+		case <-timer.C:
+		case <-b.ctx.Done():
+			return
 		}
-	})
+		fresh, err := b.binder.Renew(b.ctx, bind)
+		if err == nil && (fresh.Session != grant.Session || fresh.Generation != grant.Generation || fresh.PodUID != grant.PodUID) {
+			err = fmt.Errorf("%w: the renewed token is for another session", ErrRefused)
+		}
+		if err != nil {
+			// The token serves until it expires; what it is refused for then says so.
+			b.log.Warn("token not renewed", "err", err)
+			timer.Reset(renewRetry)
+			continue
+		}
+		b.mu.Lock()
+		b.grant = fresh
+		b.mu.Unlock()
+		timer.Reset(untilRenewal(fresh))
+	}
 }
 
-// Close stops the renewals.
+func untilRenewal(g *sandboxapi.Grant) time.Duration {
+	life := time.Until(time.Unix(g.ExpiresUnix, 0))
+	return max(time.Duration(float64(life)*renewAt), time.Second)
+}
+
+// Close stops the renewals. It may be called again.
 func (b *binding) Close() {
 	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.closed = true
-	if b.renew != nil {
-		b.renew.Stop()
-	}
+	b.cancel()
+	b.mu.Unlock()
+	b.asking.Wait()
 }

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httputil"
-	"net/url"
 	"path"
 	"strings"
 
@@ -23,24 +22,27 @@ const (
 // agent never sees, and drops whatever the agent would claim about itself.
 type relay struct {
 	grant    func() *sandboxapi.Grant
+	upstream func() *Upstream
 	proxy    *httputil.ReverseProxy
 	throttle *throttle
 }
 
-func newRelay(upstream string, grant func() *sandboxapi.Grant) (*relay, func(), error) {
-	tr, base, err := sandboxapi.NewTransport(upstream)
-	if err != nil {
-		return nil, nil, err
-	}
-	r := &relay{grant: grant, throttle: newThrottle()}
+// newRelay makes a relay. upstream is asked for only once there is a grant.
+func newRelay(grant func() *sandboxapi.Grant, upstream func() *Upstream) *relay {
+	r := &relay{grant: grant, upstream: upstream, throttle: newThrottle(relayRate, relayBurst, relayOpen)}
 	r.proxy = &httputil.ReverseProxy{
-		Transport:      tr,
+		Transport:      r,
 		FlushInterval:  -1, // long polls and streams pass as they come
-		Rewrite:        func(p *httputil.ProxyRequest) { r.rewrite(p, base) },
+		Rewrite:        r.rewrite,
 		ModifyResponse: func(resp *http.Response) error { resp.Header.Del("Set-Cookie"); return nil },
 		ErrorHandler:   relayFailed,
 	}
-	return r, tr.CloseIdleConnections, nil
+	return r
+}
+
+// RoundTrip implements [http.RoundTripper].
+func (r *relay) RoundTrip(req *http.Request) (*http.Response, error) {
+	return r.upstream().RoundTrip(req)
 }
 
 // ServeHTTP implements [http.Handler].
@@ -65,7 +67,8 @@ func (r *relay) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	r.proxy.ServeHTTP(w, req)
 }
 
-func (r *relay) rewrite(p *httputil.ProxyRequest, base *url.URL) {
+func (r *relay) rewrite(p *httputil.ProxyRequest) {
+	base := r.upstream().base
 	p.SetURL(base)
 	p.Out.Host = base.Host
 	stripClaims(p.Out.Header)

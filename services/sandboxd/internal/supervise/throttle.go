@@ -17,14 +17,16 @@ const (
 	relayOpen  = 64  // requests under way
 )
 
-// throttle refuses what is over those bounds.
+// throttle refuses what is over its bounds.
 type throttle struct {
 	rate *rate.Limiter
 	open chan struct{}
 }
 
-func newThrottle() *throttle {
-	return &throttle{rate: rate.NewLimiter(relayRate, relayBurst), open: make(chan struct{}, relayOpen)}
+// newThrottle lets so many requests a second through, so many at once after a rest, and
+// has so many under way.
+func newThrottle(perSecond rate.Limit, burst, open int) *throttle {
+	return &throttle{rate: rate.NewLimiter(perSecond, burst), open: make(chan struct{}, open)}
 }
 
 // enter lets a request in; leave has then to be called. It has answered with 429

@@ -10,7 +10,7 @@ import (
 
 func TestThrottle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		throttle := newThrottle()
+		throttle := newThrottle(relayRate, relayBurst, relayOpen)
 		try := func() (leave func(), status int) {
 			w := httptest.NewRecorder()
 			leave, ok := throttle.enter(w)
