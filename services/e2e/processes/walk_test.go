@@ -367,10 +367,6 @@ type viewer struct {
 	done   chan struct{}
 }
 
-// silence is how long a viewer sees nothing before it comes again, as a client does that
-// can't tell a quiet session from a connection that nobody serves.
-const silence = 30 * time.Second
-
 // view follows until done says so.
 func (c *client) view(ctx context.Context, id string, done func(api.Frame) bool) *viewer {
 	v := &viewer{done: make(chan struct{})}
@@ -378,11 +374,7 @@ func (c *client) view(ctx context.Context, id string, done func(api.Frame) bool)
 		defer close(v.done)
 		var after *string
 		v.err = c.do(ctx, func(_ context.Context, a *apiclient.ClientWithResponses) error {
-			watching, leave := context.WithCancel(ctx) // longer than one request of do
-			defer leave()
-			quiet := time.AfterFunc(silence, leave)
-			defer quiet.Stop()
-			resp, err := a.StreamSession(watching, id, &api.StreamSessionParams{After: after})
+			resp, err := a.StreamSession(ctx, id, &api.StreamSessionParams{After: after})
 			if err != nil {
 				return err
 			}
@@ -390,7 +382,6 @@ func (c *client) view(ctx context.Context, id string, done func(api.Frame) bool)
 				if err != nil {
 					return err
 				}
-				quiet.Reset(silence)
 				if f.Cursor != "" {
 					after = &f.Cursor
 				}
