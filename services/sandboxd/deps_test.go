@@ -11,6 +11,7 @@ import (
 var allowedImports = []string{
 	"github.com/holdfast-io/holdfast/services/sandboxd",
 	"github.com/holdfast-io/holdfast/services/internal/sandboxapi",
+	"github.com/holdfast-io/holdfast/services/internal/sandboxprobe",
 	"golang.org/x/sys/",
 	"golang.org/x/net/bpf", // seccomp filters
 	"golang.org/x/time/rate",

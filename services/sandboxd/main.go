@@ -5,6 +5,7 @@
 //	sandboxd supervise      stands between the agent and everybody else
 //	sandboxd jail-agent …   the last restrictions before an agent's own program
 //	sandboxd shell-agent    the runtime `shell`: an agent that runs commands
+//	sandboxd probe          says what can be reached from a sandbox and what holds it
 //
 // They are started by the workload driver and by each other, not by people.
 // What may be imported here is listed in a test: whatever is in a sandbox is
@@ -16,6 +17,7 @@ import (
 	"os"
 
 	"github.com/holdfast-io/holdfast/services/sandboxd/internal/jail"
+	"github.com/holdfast-io/holdfast/services/sandboxd/internal/probe"
 	"github.com/holdfast-io/holdfast/services/sandboxd/internal/shellagent"
 	"github.com/holdfast-io/holdfast/services/sandboxd/internal/supervise"
 )
@@ -38,11 +40,13 @@ func dispatch(args []string) int {
 		return supervise.Run()
 	case "shell-agent":
 		return shellagent.Run(args[1:])
+	case "probe":
+		return probe.Run()
 	}
 	return usage()
 }
 
 func usage() int {
-	fmt.Fprintln(os.Stderr, "usage: sandboxd jail-init|supervise|jail-agent|shell-agent …")
+	fmt.Fprintln(os.Stderr, "usage: sandboxd jail-init|supervise|jail-agent|shell-agent|probe …")
 	return exitUsage
 }
