@@ -53,6 +53,9 @@ func (c *checker) refused(err error) {
 	}
 }
 
+// token is a name as a part of a JSON pointer (RFC 6901).
+func token(name string) string { return strings.NewReplacer("~", "~0", "/", "~1").Replace(name) }
+
 // overlap says whether one place is the other or in it.
 func overlap(a, b string) bool {
 	return a == b || strings.HasPrefix(a, b+"/") || strings.HasPrefix(b, a+"/")
@@ -86,7 +89,7 @@ func (c *checker) onHost(spec runtime.Spec) {
 		}
 	}
 	for resource, q := range s.Resources.Limits {
-		at := "/sandbox/resources/limits/" + resource
+		at := "/sandbox/resources/limits/" + token(resource)
 		switch resource {
 		case "cpu":
 			c.quantity(at, q, millis)
@@ -122,15 +125,16 @@ func (c *checker) inCluster(spec runtime.Spec) {
 		of runtime.Limits
 	}{{"/sandbox/resources/limits/", s.Resources.Limits}, {"/sandbox/resources/requests/", s.Resources.Requests}} {
 		for resource, q := range list.of {
+			at := list.at + token(resource)
 			switch resource {
 			case "cpu":
-				c.quantity(list.at+resource, q, millis)
+				c.quantity(at, q, millis)
 			case "memory", "ephemeral-storage":
-				c.quantity(list.at+resource, q, bytes)
+				c.quantity(at, q, bytes)
 			case "pids":
-				c.wrong(list.at+resource, "can't be said of one Pod: the kubelet's podPidsLimit bounds it")
+				c.wrong(at, "can't be said of one Pod: the kubelet's podPidsLimit bounds it")
 			default:
-				c.wrong(list.at+resource, "is none of cpu, memory, ephemeral-storage; sandbox.podTemplate can say others")
+				c.wrong(at, "is none of cpu, memory, ephemeral-storage; sandbox.podTemplate can say others")
 			}
 		}
 	}
