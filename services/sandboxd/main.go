@@ -1,13 +1,16 @@
 // Command sandboxd is in every sandbox. It is one small binary with several
 // duties, named by its first argument:
 //
-//	sandboxd jail-init …    builds a sandbox's namespaces from inside and goes on as supervise
-//	sandboxd supervise      stands between the agent and everybody else
-//	sandboxd jail-agent …   the last restrictions before an agent's own program
-//	sandboxd shell-agent    the runtime `shell`: an agent that runs commands
-//	sandboxd probe          says what can be reached from a sandbox and what holds it
+//	sandboxd jail-init …     builds a sandbox's namespaces from inside and goes on as supervise
+//	sandboxd supervise       stands between the agent and everybody else, on a host
+//	sandboxd jail-agent …    the last restrictions before an agent's own program
+//	sandboxd sidecar         stands between the agent and everybody else, in a Pod
+//	sandboxd install PATH    copies the program to where a Pod's containers see it
+//	sandboxd exec-agent -- … the agent's container of a Pod, for the adapter exec
+//	sandboxd shell-agent     the runtime `shell`: an agent that runs commands
+//	sandboxd probe           says what can be reached from a sandbox and what holds it
 //
-// They are started by the workload driver and by each other, not by people.
+// They are started by the workload driver, by Kubernetes and by each other, not by people.
 // What may be imported here is listed in a test: whatever is in a sandbox is
 // within the agent's reach.
 package main
@@ -16,9 +19,12 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/holdfast-io/holdfast/services/sandboxd/internal/execagent"
+	"github.com/holdfast-io/holdfast/services/sandboxd/internal/install"
 	"github.com/holdfast-io/holdfast/services/sandboxd/internal/jail"
 	"github.com/holdfast-io/holdfast/services/sandboxd/internal/probe"
 	"github.com/holdfast-io/holdfast/services/sandboxd/internal/shellagent"
+	"github.com/holdfast-io/holdfast/services/sandboxd/internal/sidecar"
 	"github.com/holdfast-io/holdfast/services/sandboxd/internal/supervise"
 )
 
@@ -38,6 +44,12 @@ func dispatch(args []string) int {
 		return jail.Agent(args[1:])
 	case "supervise":
 		return supervise.Run()
+	case "sidecar":
+		return sidecar.Run()
+	case "install":
+		return install.Run(args[1:])
+	case "exec-agent":
+		return execagent.Run(args[1:])
 	case "shell-agent":
 		return shellagent.Run(args[1:])
 	case "probe":
@@ -47,6 +59,6 @@ func dispatch(args []string) int {
 }
 
 func usage() int {
-	fmt.Fprintln(os.Stderr, "usage: sandboxd jail-init|supervise|jail-agent|shell-agent|probe …")
+	fmt.Fprintln(os.Stderr, "usage: sandboxd jail-init|supervise|jail-agent|sidecar|install|exec-agent|shell-agent|probe …")
 	return exitUsage
 }

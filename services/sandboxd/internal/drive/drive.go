@@ -152,10 +152,8 @@ func (d *Driver) Start(req sandboxapi.RunRequest) (started bool, err error) {
 		return false, err
 	}
 	ctx, cancel := context.WithCancelCause(d.ctx)
-	t := &Turn{
-		ID: req.RunID, ThreadID: input.ThreadID, Input: req.Input, messages: input.Messages, spool: s,
-		order: agui.NewOrder(input.ThreadID, req.RunID), cancel: cancel, maxEvent: d.cfg.MaxEvent, maxSpool: d.cfg.MaxSpool,
-	}
+	t := newTurn(req, input, s, d.cfg.MaxEvent, d.cfg.MaxSpool)
+	t.cancel = cancel
 	d.spools[t.ID], d.open = s, t
 	d.wg.Go(func() {
 		defer cancel(nil)

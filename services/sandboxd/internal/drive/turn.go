@@ -7,8 +7,8 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/holdfast-io/holdfast/services/internal/sandboxapi"
 	"github.com/holdfast-io/holdfast/services/sandboxd/internal/agui"
-	"github.com/holdfast-io/holdfast/services/sandboxd/internal/spool"
 )
 
 // fault is why a run ends in sandboxd's words instead of the agent's.
@@ -51,12 +51,27 @@ type Turn struct {
 	maxSpool int64
 
 	mu       sync.Mutex
-	spool    *spool.Spool
+	record   record
 	order    *agui.Order
 	terminal [][]byte // the last of what was said, which goes into the spool with the end
 	ending   *agui.Ending
 	broken   error // the first fault of what was said
 	closed   bool
+}
+
+func newTurn(req sandboxapi.RunRequest, input agui.RunInput, r record, maxEvent int, maxSpool int64) *Turn {
+	return &Turn{
+		ID: req.RunID, ThreadID: input.ThreadID, Input: req.Input, messages: input.Messages, record: r,
+		order: agui.NewOrder(input.ThreadID, req.RunID), maxEvent: maxEvent, maxSpool: maxSpool,
+	}
+}
+
+// record is where a turn's events go.
+type record interface {
+	// Append adds events, all or none.
+	Append(events ...[]byte) (k uint64, err error)
+	// Size is how many bytes it has.
+	Size() int64
 }
 
 // Say takes the agent's next event. The run is over with its terminal event, after
@@ -86,14 +101,14 @@ func (t *Turn) say(event []byte) (over bool, err error) {
 		t.terminal, t.ending = said, ending
 		return true, nil
 	}
-	size := t.spool.Size()
+	size := t.record.Size()
 	for _, e := range said {
 		size += int64(len(e))
 	}
 	if size > t.maxSpool {
 		return false, faultf(codeOutputTooBig, "the run said more than %d bytes", t.maxSpool)
 	}
-	if _, err := t.spool.Append(said...); err != nil {
+	if _, err := t.record.Append(said...); err != nil {
 		return false, faultf(codeSpool, "%v", err)
 	}
 	if wrong != nil {
@@ -149,41 +164,45 @@ func (t *Turn) close(err error) error {
 	return err
 }
 
-// finish writes the end. The run is closed first, so that whoever reads the end
-// can start the next one. err is why the agent didn't end it, cause why it was made
-// to stop.
-func (d *Driver) finish(t *Turn, err, cause error) {
-	var last [][]byte
-	var outcome, reason string
+// conclude gives the last events of a turn that is closed, and how it ended. err is why
+// the agent didn't end it, cause why it was made to stop; f is the fault, where it is one.
+func (t *Turn) conclude(err, cause error) (last [][]byte, outcome, reason string, f *fault) {
 	switch {
 	case err == nil:
-		last, outcome, reason = t.terminal, t.ending.Outcome, t.ending.Reason
+		return t.terminal, t.ending.Outcome, t.ending.Reason, nil
 	case errors.Is(cause, errCancelled):
 		if !t.order.Started() {
 			last = append(last, agui.RunStarted(t.ThreadID, t.ID))
 		}
 		last = append(last, t.order.Abandon()...)
 		last = append(last, agui.RunFinished(t.ThreadID, t.ID, agui.Outcome{Type: agui.OutcomeCancelled}))
-		outcome = agui.OutcomeCancelled
-	default:
-		f, ok := errors.AsType[*fault](err)
-		switch {
-		case errors.Is(cause, ErrStopping):
-			f = faultf(codeStopped, "%v", ErrStopping)
-		case !ok:
-			f = faultf(codeFailed, "%v", err)
-		}
-		last = append(t.order.Abandon(), agui.RunError(f.code, f.reason))
-		outcome, reason = agui.OutcomeError, f.Error()
+		return last, agui.OutcomeCancelled, "", nil
+	}
+	f, ok := errors.AsType[*fault](err)
+	switch {
+	case errors.Is(cause, ErrStopping):
+		f = faultf(codeStopped, "%v", ErrStopping)
+	case !ok:
+		f = faultf(codeFailed, "%v", err)
+	}
+	return append(t.order.Abandon(), agui.RunError(f.code, f.reason)), agui.OutcomeError, f.Error(), f
+}
+
+// finish writes the end. The run is closed first, so that whoever reads the end
+// can start the next one.
+func (d *Driver) finish(t *Turn, err, cause error) {
+	last, outcome, reason, f := t.conclude(err, cause)
+	if f != nil {
 		// The reason may quote the agent; it is the run's, and not for our log.
 		d.cfg.Log.Warn("run ended in a fault", "run", t.ID, "code", f.code)
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.open = nil
-	if _, err := t.spool.Finish(outcome, reason, last...); err != nil {
+	s := d.spools[t.ID]
+	if _, err := s.Finish(outcome, reason, last...); err != nil {
 		// Readers are cut off, and get ErrGone when they come again.
-		d.cfg.Log.Error("end of a run not spooled", "run", t.ID, "err", errors.Join(err, t.spool.Close()))
+		d.cfg.Log.Error("end of a run not spooled", "run", t.ID, "err", errors.Join(err, s.Close()))
 	}
 	if err := d.retire(t.ID); err != nil {
 		d.cfg.Log.Error("old spools not retired", "err", err)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/services/internal/sandboxapi"
 	"github.com/holdfast-io/holdfast/services/sandboxd/internal/drive"
+	"github.com/holdfast-io/holdfast/services/sandboxd/internal/throttle"
 )
 
 const (
@@ -36,7 +37,7 @@ const (
 //	GET  /v1/agent/runs/{run}?wait=  whether a run is still wanted: {"open": true}
 type inbox struct {
 	push     *drive.Push
-	throttle *throttle
+	throttle *throttle.Throttle
 	// pushing is the one batch that is being read. They have an order anyway, and sandboxd
 	// isn't bounded by the agent's limits everywhere: what an agent may have it hold at
 	// once has to be little.
@@ -56,7 +57,7 @@ func newInbox(push *drive.Push, relay *relay) http.Handler {
 // bounded has what is answered here count among what an agent may ask at all.
 func (i *inbox) bounded(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		leave, ok := i.throttle.enter(w)
+		leave, ok := i.throttle.Enter(w)
 		if !ok {
 			return
 		}

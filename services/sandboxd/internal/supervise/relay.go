@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/holdfast-io/holdfast/services/internal/sandboxapi"
+	"github.com/holdfast-io/holdfast/services/sandboxd/internal/throttle"
 )
 
 const (
@@ -16,6 +17,12 @@ const (
 	// maxRelayBody bounds what an agent sends in one request: more than Holdfast takes,
 	// so that it is Holdfast who refuses, and says why. It streams through.
 	maxRelayBody = 32 << 20
+	// What one agent may ask of Holdfast, so that a flood never reaches the gateway, which
+	// all share. An agent that pushes its output sends some 25 batches a second; each that
+	// holds keeps one request open for a call.
+	relayRate  = 100 // requests a second, for long
+	relayBurst = 200 // requests at once, after a rest
+	relayOpen  = 64  // requests under way
 )
 
 // relay is the agent's way to Holdfast: it adds the session's token, which the
@@ -24,12 +31,12 @@ type relay struct {
 	grant    func() *sandboxapi.Grant
 	upstream func() *Upstream
 	proxy    *httputil.ReverseProxy
-	throttle *throttle
+	throttle *throttle.Throttle
 }
 
 // newRelay makes a relay. upstream is asked for only once there is a grant.
 func newRelay(grant func() *sandboxapi.Grant, upstream func() *Upstream) *relay {
-	r := &relay{grant: grant, upstream: upstream, throttle: newThrottle(relayRate, relayBurst, relayOpen)}
+	r := &relay{grant: grant, upstream: upstream, throttle: throttle.New(relayRate, relayBurst, relayOpen)}
 	r.proxy = &httputil.ReverseProxy{
 		Transport:      r,
 		FlushInterval:  -1, // long polls and streams pass as they come
@@ -58,7 +65,7 @@ func (r *relay) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 			"this sandbox belongs to no session yet").Write(w)
 		return
 	}
-	leave, ok := r.throttle.enter(w)
+	leave, ok := r.throttle.Enter(w)
 	if !ok {
 		return
 	}

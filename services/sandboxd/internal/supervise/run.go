@@ -64,7 +64,7 @@ func run(log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	sandbox.Serve(listener, sandbox.API())
+	sandbox.Serve(listener, sandbox.API(), 0)
 	if err := control.Send(sandboxapi.Control{Type: sandboxapi.ControlBooted}); err != nil {
 		return errors.Join(err, sandbox.Stop(0))
 	}

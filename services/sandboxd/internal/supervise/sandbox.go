@@ -14,8 +14,10 @@ import (
 )
 
 const (
-	// headerTimeout bounds how long a client may take to say what it wants.
+	// headerTimeout bounds how long a client may take to say what it wants, and idleTimeout
+	// how long it may keep a connection for nothing: longer than a [sandboxapi.Client] does.
 	headerTimeout = 10 * time.Second
+	idleTimeout   = 2 * time.Minute
 )
 
 // Config says what a sandbox is made of. All is required but Agent.
@@ -60,7 +62,7 @@ func Start(cfg Config) (*Sandbox, error) {
 			inside = newInbox(push, relay)
 		}
 	}
-	s.Serve(cfg.Relay, inside)
+	s.Serve(cfg.Relay, inside, 0)
 	return s, nil
 }
 
@@ -76,12 +78,12 @@ func (s *Sandbox) Threshold(refuse http.HandlerFunc) http.Handler {
 	return (&api{Sandbox: s, strangers: true}).threshold(refuse)
 }
 
-// Serve serves a handler until Stop. Call it before Stop.
-func (s *Sandbox) Serve(l net.Listener, h http.Handler) {
+// Serve serves a handler until Stop, to requests with headers of maxHeader bytes, or of
+// what is usual for 0. Call it before Stop.
+func (s *Sandbox) Serve(l net.Listener, h http.Handler, maxHeader int) {
 	srv := &http.Server{
-		Handler:           h,
-		ReadHeaderTimeout: headerTimeout,
-		ErrorLog:          slog.NewLogLogger(s.cfg.Log.Handler(), slog.LevelDebug),
+		Handler: h, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
+		ErrorLog: slog.NewLogLogger(s.cfg.Log.Handler(), slog.LevelDebug),
 	}
 	s.servers = append(s.servers, srv)
 	s.serving.Go(func() {
