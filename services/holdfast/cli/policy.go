@@ -16,7 +16,7 @@ import (
 // Policy is `holdfast policy …`.
 func Policy(o *Options) *cobra.Command {
 	cmd := &cobra.Command{Use: "policy", Short: "Apply, show, list and remove policies", Aliases: []string{"policies"}}
-	apply := applyCommand(o, "policy", "Apply a policy from YAML or JSON; it is compiled and its tests are run first",
+	apply := applyCommand(o, "policy", "Apply a policy from YAML or JSON; it is compiled and its tests are run first", nil,
 		func(ctx context.Context, c *apiclient.ClientWithResponses, name string, body io.Reader) (applied, error) {
 			r, err := c.ApplyPolicyWithBodyWithResponse(ctx, name, nil, yamlType, body)
 			p, err := answer(err, func() *api.Policy { return cmp.Or(r.JSON201, r.JSON200) })

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -17,14 +18,18 @@ import (
 func Runtime(o *Options) *cobra.Command {
 	cmd := &cobra.Command{Use: "runtime", Short: "Apply, show, list and remove runtimes", Aliases: []string{"runtimes"}}
 	var page paging
-	apply := applyCommand(o, "runtime", "Apply a runtime from YAML or JSON; a change makes a new revision",
+	apply := applyCommand(o, "runtime", "Apply runtimes from YAML or JSON, ours or AgentCube's; a change makes a new revision", agentCube,
 		func(ctx context.Context, c *apiclient.ClientWithResponses, name string, body io.Reader) (applied, error) {
 			r, err := c.ApplyRuntimeWithBodyWithResponse(ctx, name, nil, yamlType, body)
 			rt, err := answer(err, func() *api.Runtime { return cmp.Or(r.JSON201, r.JSON200) })
 			if err != nil {
 				return applied{}, err
 			}
-			return applied{definition: rt, name: rt.Name, revision: rt.Revision, same: r.JSON200 != nil}, nil
+			a := applied{definition: rt, name: rt.Name, revision: rt.Revision, same: r.JSON200 != nil}
+			if given := rt.Spec.Sandbox.Secrets; len(given) > 0 {
+				a.note = "its sandboxes are given what is secret: " + strings.Join(given, ", ")
+			}
+			return a, nil
 		})
 	list := &cobra.Command{
 		Use: "list", Short: "List runtimes", Args: cobra.NoArgs, Aliases: []string{"ls"},
