@@ -1,7 +1,11 @@
 // Package doctor looks at all that Holdfast stands on and says what to do about what
 // isn't well: this machine (machine.go), the server that is reached from here
 // (server.go), and, where their addresses are in the environment, the NATS and the
-// Postgres of an installation (installation.go). It changes nothing.
+// Postgres of an installation (installation.go). With --kube it looks at a Kubernetes
+// instead of the machine: what is there and who may do what (kube.go, kubestate.go), and
+// with --probe at what a sandbox of each runtime class gets to from inside (kubeprobe.go
+// makes it, kubeverdict.go judges it). It changes nothing, but that --probe makes those
+// sandboxes and removes them.
 package doctor
 
 import (
@@ -52,7 +56,7 @@ func broken(name, detail, wayOut string) Finding {
 	return Finding{Name: name, Grade: Broken, Detail: detail, WayOut: wayOut}
 }
 
-// within bounds the whole examination.
+// within bounds the whole examination; each probed sandbox has time of its own.
 const within = time.Minute
 
 // errNotWell is the exit of a doctor who found something broken.
@@ -60,16 +64,21 @@ var errNotWell = errors.New("not everything works")
 
 // Command is `holdfast doctor`. It fails where something is broken; a warning is none.
 func Command(o *cli.Options) *cobra.Command {
-	return &cobra.Command{
+	var f kubeFlags
+	cmd := &cobra.Command{
 		Use: "doctor", Short: "Look at what this machine, the server and the installation can do, and say what to do about the rest", Args: cobra.NoArgs,
 		Long: "Looks at this machine, and at the server that is reached from here. Where HOLDFAST_NATS_URL or HOLDFAST_POSTGRES_URL\n" +
-			"are set it looks at that installation, too. It changes nothing.",
+			"are set it looks at that installation, too. It changes nothing.\n\n" +
+			"With --kube it looks at the Kubernetes of KUBECONFIG, or of the Pod that it runs in, instead of at the machine:\n" +
+			"agent-sandbox and its versions, rights, runtime classes, the controller, tenants' namespaces. --probe starts a\n" +
+			"sandbox of each runtime class, which tries from inside what it can reach and looks what holds it, and removes it.",
+		Example: "  kubectl exec deploy/holdfast-workload -- holdfast doctor --kube --probe\n" +
+			"  holdfast doctor --kube --cluster-file cluster.yaml --as system:serviceaccount:holdfast-system:holdfast-workload",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			ctx, cancel := context.WithTimeout(cmd.Context(), within)
-			defer cancel()
-			found := examineMachine(ctx, o)
-			found = append(found, examineServer(ctx, o)...)
-			found = append(found, examineInstallation(ctx)...)
+			if err := f.check(); err != nil {
+				return cli.Usage(err)
+			}
+			found := f.examine(cmd.Context(), o)
 			err := o.Show(cmd.OutOrStdout(), found, func(w io.Writer) { prescribe(w, found) })
 			for _, f := range found {
 				if f.Grade == Broken {
@@ -79,6 +88,22 @@ func Command(o *cli.Options) *cobra.Command {
 			return err
 		},
 	}
+	f.flags(cmd)
+	return cmd
+}
+
+// examine looks at what the flags name.
+func (f kubeFlags) examine(ctx context.Context, o *cli.Options) []Finding {
+	bounded, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	if f.on {
+		if f.probe {
+			bounded = ctx // each sandbox is bounded by itself
+		}
+		return append(examineKube(bounded, f), examineInstallation(bounded)...)
+	}
+	found := append(examineMachine(bounded, o), examineServer(bounded, o)...)
+	return append(found, examineInstallation(bounded)...)
 }
 
 // prescribe words findings for a terminal.

@@ -66,3 +66,31 @@ func Rights(s Scope) []Right {
 	}
 	return all
 }
+
+// Never are rights that the workload service must not have in any namespace: with one of
+// them, whoever took it over could read what agents may not know, or enter a sandbox.
+func Never() []Right {
+	return []Right{
+		{Resource: "secrets", Verb: "get"},
+		{Resource: "secrets", Verb: "list"},
+		{Resource: "secrets", Verb: "watch"},
+		{Resource: "pods", Verb: "create"},
+		{Resource: "pods", Verb: "delete"},
+		{Resource: "pods/exec", Verb: "create"},
+		{Resource: "pods/attach", Verb: "create"},
+		{Resource: "pods/portforward", Verb: "create"},
+		{Resource: "serviceaccounts/token", Verb: "create"},
+		{Group: "agents.x-k8s.io", Resource: "sandboxes", Verb: "create"},
+		{Group: "rbac.authorization.k8s.io", Resource: "roles", Verb: "create"},
+		{Group: "rbac.authorization.k8s.io", Resource: "rolebindings", Verb: "create"},
+		{Group: "networking.k8s.io", Resource: "networkpolicies", Verb: "delete"},
+	}
+}
+
+// String says it as `kubectl auth can-i` takes it.
+func (r Right) String() string {
+	if r.Group == "" {
+		return r.Verb + " " + r.Resource
+	}
+	return r.Verb + " " + r.Resource + "." + r.Group
+}

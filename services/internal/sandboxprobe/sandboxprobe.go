@@ -38,6 +38,8 @@ type Target struct {
 // Attempt is what came of a target.
 type Attempt struct {
 	Target
+	// Tried is false where the Pod didn't know what to try.
+	Tried bool `json:"tried"`
 	// Reached says whether a connection was made, or a name server answered.
 	Reached bool `json:"reached"`
 	// Detail is the error, or where it was reached.

@@ -70,7 +70,7 @@ func try(targets []sandboxprobe.Target) []sandboxprobe.Attempt {
 			ctx, cancel := context.WithTimeout(context.Background(), sandboxprobe.DialWithin)
 			defer cancel()
 			where, err := reach(ctx, target.Address)
-			attempts[i] = sandboxprobe.Attempt{Target: target, Reached: err == nil, Detail: where}
+			attempts[i] = sandboxprobe.Attempt{Target: target, Tried: !errors.Is(err, errUnknown), Reached: err == nil, Detail: where}
 			if err != nil {
 				attempts[i].Detail = err.Error()
 			}
@@ -80,13 +80,16 @@ func try(targets []sandboxprobe.Target) []sandboxprobe.Attempt {
 	return attempts
 }
 
+// errUnknown says that there is nothing to try: the Pod wasn't told an address.
+var errUnknown = errors.New("the Pod wasn't told of any")
+
 // reach connects to an address, and says to which.
 func reach(ctx context.Context, address string) (string, error) {
 	switch address {
 	case sandboxprobe.KubernetesAPI:
 		host, port := os.Getenv("KUBERNETES_SERVICE_HOST"), os.Getenv("KUBERNETES_SERVICE_PORT")
 		if host == "" || port == "" {
-			return "", errors.New("nobody told of it")
+			return "", errUnknown
 		}
 		address = net.JoinHostPort(host, port)
 	case sandboxprobe.ClusterDNS:
@@ -96,7 +99,7 @@ func reach(ctx context.Context, address string) (string, error) {
 		}
 		server := nameserver(string(conf))
 		if server == "" {
-			return "", errors.New("no name server")
+			return "", errUnknown
 		}
 		return server, resolve(ctx, net.JoinHostPort(server, "53"))
 	}
