@@ -7,6 +7,7 @@
 //	sandboxd sidecar         stands between the agent and everybody else, in a Pod
 //	sandboxd install PATH    copies the program to where a Pod's containers see it
 //	sandboxd exec-agent -- … the agent's container of a Pod, for the adapter exec
+//	sandboxd idle            the agent's container of a Pod whose image has nothing that stays
 //	sandboxd shell-agent     the runtime `shell`: an agent that runs commands
 //	sandboxd probe           says what can be reached from a sandbox and what holds it
 //
@@ -20,6 +21,7 @@ import (
 	"os"
 
 	"github.com/holdfast-io/holdfast/services/sandboxd/internal/execagent"
+	"github.com/holdfast-io/holdfast/services/sandboxd/internal/idle"
 	"github.com/holdfast-io/holdfast/services/sandboxd/internal/install"
 	"github.com/holdfast-io/holdfast/services/sandboxd/internal/jail"
 	"github.com/holdfast-io/holdfast/services/sandboxd/internal/probe"
@@ -50,6 +52,8 @@ func dispatch(args []string) int {
 		return install.Run(args[1:])
 	case "exec-agent":
 		return execagent.Run(args[1:])
+	case "idle":
+		return idle.Run()
 	case "shell-agent":
 		return shellagent.Run(args[1:])
 	case "probe":
@@ -59,6 +63,6 @@ func dispatch(args []string) int {
 }
 
 func usage() int {
-	fmt.Fprintln(os.Stderr, "usage: sandboxd jail-init|supervise|jail-agent|sidecar|install|exec-agent|shell-agent|probe …")
+	fmt.Fprintln(os.Stderr, "usage: sandboxd jail-init|supervise|jail-agent|sidecar|install|exec-agent|idle|shell-agent|probe …")
 	return exitUsage
 }

@@ -146,6 +146,28 @@ func TestAgentContainer(t *testing.T) {
 	}
 }
 
+// A program that is started for each message is an admin's, too, if the template says
+// which it is.
+func TestExecFromTemplate(t *testing.T) {
+	t.Parallel()
+	spec := fromTemplate(t, "spec: {containers: [{name: agent, image: a, command: [sh], args: [-c, 'echo $(HOME)']}]}", false)
+	spec.Adapter, spec.Port = "exec", 0
+	b, err := podtemplate.Build(spec, options())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := b.Spec.PodTemplate.Spec.Containers[0]
+	if want := []string{"/holdfast/sandboxd", "exec-agent", "--", "sh", "-c", "echo $(HOME)"}; !slices.Equal(c.Command, want) || len(c.Args) > 0 {
+		t.Errorf("the command is %q %q, want %q", c.Command, c.Args, want)
+	}
+	spec = fromTemplate(t, "spec: {containers: [{name: agent, image: a}]}", false)
+	spec.Adapter, spec.Port = "exec", 0
+	_, err = podtemplate.Build(spec, options())
+	if got := pointers(t, err); !slices.Equal(got, []string{"/sandbox/podTemplate/spec/containers/0/command"}) {
+		t.Errorf("a program unknown is refused at %q", got)
+	}
+}
+
 // Every wrong place is named at once.
 func TestAllPlacesAreNamed(t *testing.T) {
 	t.Parallel()

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/holdfast-io/holdfast/events/runtime"
 	"github.com/holdfast-io/holdfast/services/internal/sandboxapi"
 	"github.com/holdfast-io/holdfast/services/workload/internal/driver"
 )
@@ -30,7 +31,7 @@ func written(spec driver.RuntimeSpec, wrong *refusals) corev1.PodTemplateSpec {
 		wrong.add("/sandbox/image", "is needed: a Pod is made of it")
 	}
 	agent := corev1.Container{
-		Name: AgentContainer, Image: spec.Pod.Image, Command: slices.Clone(spec.Argv),
+		Name: AgentContainer, Image: spec.Pod.Image, Command: program(spec),
 		Resources: corev1.ResourceRequirements{
 			Requests: quantities("/sandbox/resources/requests", spec.Pod.Requests, wrong),
 			Limits:   quantities("/sandbox/resources/limits", spec.Pod.Limits, wrong),
@@ -45,8 +46,27 @@ func written(spec driver.RuntimeSpec, wrong *refusals) corev1.PodTemplateSpec {
 	}}
 }
 
-// escaped keeps a value as it is: Kubernetes would replace $(NAME) in it.
-func escaped(value string) string { return strings.ReplaceAll(value, "$(", "$$(") }
+// program is the agent's command; none is the image's own.
+func program(spec driver.RuntimeSpec) []string {
+	if idles(spec) {
+		return []string{sandboxapi.JailBinary, "idle"}
+	}
+	argv := make([]string, len(spec.Argv))
+	for i, word := range spec.Argv {
+		argv[i] = escaped(word)
+	}
+	return argv
+}
+
+// idles says whether nothing of the runtime's own stays: a code interpreter without a
+// command serves nothing itself.
+func idles(spec driver.RuntimeSpec) bool {
+	return spec.Kind == string(runtime.KindCodeInterpreter) && len(spec.Argv) == 0 && spec.Port == 0 && len(spec.Pod.PodTemplate) == 0
+}
+
+// escaped keeps a word as it is: of two $ Kubernetes makes one, and it would replace
+// $(NAME).
+func escaped(word string) string { return strings.ReplaceAll(word, "$", "$$") }
 
 func quantities(at string, written map[string]string, wrong *refusals) corev1.ResourceList {
 	if len(written) == 0 {
@@ -70,22 +90,26 @@ func agentOf(pod corev1.PodSpec) int {
 }
 
 // needsSandboxd says whether the agent's container runs sandboxd too: as an agent of
-// ours, or to start a program for each message.
+// ours, to start a program for each message, or to stay.
 func needsSandboxd(spec driver.RuntimeSpec) bool {
-	return spec.Adapter == adapterExec || len(spec.Argv) > 0 && spec.Argv[0] == sandboxapi.JailBinary
+	return spec.Adapter == adapterExec || isOurs(spec) || idles(spec)
+}
+
+// isOurs says whether the agent is one of Holdfast's own.
+func isOurs(spec driver.RuntimeSpec) bool {
+	return len(spec.Argv) > 0 && spec.Argv[0] == sandboxapi.JailBinary
 }
 
 // dress gives the agent's container, the i-th, what Holdfast promises every agent. What
 // is in its place already is refused.
 func dress(c *corev1.Container, i int, spec driver.RuntimeSpec, installs bool, wrong *refusals) {
-	at := fmt.Sprintf("%s/spec/containers/%d", templatePointer, i)
+	at := "/sandbox" // which has command and env of its own
+	if len(spec.Pod.PodTemplate) > 0 {
+		at = fmt.Sprintf("%s/spec/containers/%d", templatePointer, i)
+	}
 	for j, e := range c.Env {
 		if e.Name == sandboxapi.EnvPort || strings.HasPrefix(e.Name, "HOLDFAST_") {
-			pointer := fmt.Sprintf("%s/env/%d/name", at, j)
-			if len(spec.Pod.PodTemplate) == 0 {
-				pointer = fmt.Sprintf("/sandbox/env/%d/name", j)
-			}
-			wrong.add(pointer, "%s is Holdfast's to set", e.Name)
+			wrong.add(fmt.Sprintf("%s/env/%d/name", at, j), "%s is Holdfast's to set", e.Name)
 		}
 	}
 	setDefault(c, "HOME", spec.WorkspacePath)
@@ -94,10 +118,16 @@ func dress(c *corev1.Container, i int, spec driver.RuntimeSpec, installs bool, w
 	if spec.Port != 0 {
 		c.Env = append(c.Env, corev1.EnvVar{Name: sandboxapi.EnvPort, Value: strconv.Itoa(spec.Port)})
 	}
-	if installs {
-		if len(spec.Argv) > 0 && spec.Argv[0] == sandboxapi.JailBinary && c.WorkingDir == "" {
-			c.WorkingDir = spec.WorkspacePath // Holdfast's own agents have no place in the image
+	if spec.Adapter == adapterExec {
+		if len(c.Command) == 0 {
+			wrong.add(at+"/command", "is needed: exec has to know the program that it starts for each message")
 		}
+		c.Command, c.Args = slices.Concat([]string{sandboxapi.JailBinary, "exec-agent", "--"}, c.Command, c.Args), nil
+	}
+	if isOurs(spec) {
+		c.WorkingDir = spec.WorkspacePath // Holdfast's own agents have no place in the image
+	}
+	if installs {
 		mount(c, at, corev1.VolumeMount{Name: binVolume, MountPath: binDir, ReadOnly: true}, wrong)
 	}
 	mount(c, at, corev1.VolumeMount{Name: WorkspaceVolume, MountPath: spec.WorkspacePath}, wrong)

@@ -84,7 +84,7 @@ func isolate(pod *corev1.PodSpec, spec driver.RuntimeSpec, o Options, wrong *ref
 	if pod.RuntimeClassName != nil {
 		pointer, class = templatePointer+"/spec/runtimeClassName", *pod.RuntimeClassName
 	}
-	grade, known := o.isolation(class)
+	grade, known := o.Isolation(class)
 	if !known {
 		wrong.add(pointer, "%q is none of the runtime classes that are allowed here", class)
 	}

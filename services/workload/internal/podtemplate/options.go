@@ -73,8 +73,8 @@ func (o Options) validate() error {
 
 func (o Options) volumeSize() string { return cmp.Or(o.VolumeSize, DefaultVolumeSize) }
 
-// isolation is what a runtime class gives, and whether a runtime may name it.
-func (o Options) isolation(class string) (grade string, known bool) {
+// Isolation is what a runtime class gives, and whether a runtime may name it.
+func (o Options) Isolation(class string) (grade string, known bool) {
 	if class == "" {
 		return cmp.Or(o.DefaultIsolation, IsolationContainer), true
 	}

@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"pgregory.net/rapid"
 	extensionsv1beta1 "sigs.k8s.io/agent-sandbox/extensions/api/v1beta1"
 	strictjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
@@ -78,6 +79,10 @@ func TestGolden(t *testing.T) {
 			Name: "default.sh", Revision: 1, Kind: "agent", Argv: []string{sandboxapi.JailBinary, "shell-agent"}, Adapter: "agui",
 			Port: 8000, WorkspacePath: "/work", Limits: driver.Limits{DiskBytes: 1 << 30}, Pod: &driver.PodSpec{Image: "debian:bookworm"},
 		},
+		"exec": {
+			Name: "default.exec", Revision: 1, Kind: "agent", Argv: []string{"python3", "/app/agent.py", "$HOME"}, Adapter: "exec",
+			WorkspacePath: "/workspace", Pod: &driver.PodSpec{Image: "acme/exec:1"},
+		},
 		"admin": changed(func(s *driver.RuntimeSpec) {
 			s.Argv, s.Env = nil, nil
 			s.Pod = &driver.PodSpec{PodTemplate: readJSON(t, "admin.in.yaml"), AllowSecrets: true}
@@ -92,6 +97,45 @@ func TestGolden(t *testing.T) {
 			golden(t, name+".yaml", b)
 		})
 	}
+}
+
+// What Kubernetes makes of words is what the runtime says.
+func TestWordsStayAsTheyAre(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		word := rapid.StringOf(rapid.SampledFrom([]rune("$()AB"))).Draw(t, "word")
+		b, err := podtemplate.Build(driver.RuntimeSpec{
+			Argv: []string{"run", word}, Env: []string{"A=" + word}, Adapter: "none", WorkspacePath: "/w", Pod: &driver.PodSpec{Image: "a"},
+		}, options())
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := b.Spec.PodTemplate.Spec.Containers[0]
+		if argument, variable := expand(c.Command[1]), expand(c.Env[0].Value); argument != word || variable != word {
+			t.Fatalf("%q arrives as argument %q and as variable %q", word, argument, variable)
+		}
+	})
+}
+
+// expand replaces as Kubernetes documents it of a container's command and variables:
+// $(NAME) by a value, $$ by one $.
+func expand(word string) string {
+	var out strings.Builder
+	for i := 0; i < len(word); i++ {
+		switch {
+		case word[i] != '$' || i+1 == len(word):
+			out.WriteByte(word[i])
+		case word[i+1] == '$':
+			out.WriteByte('$')
+			i++
+		case word[i+1] == '(' && strings.Contains(word[i:], ")"):
+			out.WriteString("a value")
+			i += strings.Index(word[i:], ")")
+		default:
+			out.WriteByte('$')
+		}
+	}
+	return out.String()
 }
 
 // golden compares a blueprint with the file, which holds the template as kubectl would

@@ -2,6 +2,7 @@ package podtemplate
 
 import (
 	"encoding/base64"
+	"path"
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
@@ -38,7 +39,6 @@ const (
 	agentUID = 1000
 
 	tokenAudience = "holdfast"
-	tokenDir      = "/var/run/secrets/holdfast"
 	tokenSeconds  = 3600
 	binDir        = "/holdfast"
 	tmpDir        = "/tmp"
@@ -64,7 +64,7 @@ func sidecar(spec driver.RuntimeSpec, isolation string, o Options) corev1.Contai
 		Resources:      o.sidecarResources(),
 		VolumeMounts: []corev1.VolumeMount{
 			{Name: spoolVolume, MountPath: sandboxapi.JailSpool},
-			{Name: tokenVolume, MountPath: tokenDir, ReadOnly: true},
+			{Name: tokenVolume, MountPath: path.Dir(sandboxapi.DefaultTokenFile), ReadOnly: true},
 		},
 		SecurityContext: runAs(ownUID),
 	}
@@ -73,23 +73,23 @@ func sidecar(spec driver.RuntimeSpec, isolation string, o Options) corev1.Contai
 // sidecarEnv is all that sandboxd is told; nothing of it is a secret or of a session.
 func sidecarEnv(spec driver.RuntimeSpec, isolation string, o Options) []corev1.EnvVar {
 	env := []corev1.EnvVar{
-		{Name: "HOLDFAST_POD_UID", ValueFrom: &corev1.EnvVarSource{
+		{Name: sandboxapi.EnvPodUID, ValueFrom: &corev1.EnvVarSource{
 			FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: "metadata.uid"},
 		}},
-		{Name: "HOLDFAST_BIND_KEY", Value: base64.StdEncoding.EncodeToString(o.BindKey)},
-		{Name: "HOLDFAST_ADAPTER", Value: spec.Adapter},
-		{Name: "HOLDFAST_ISOLATION", Value: isolation},
-		{Name: "HOLDFAST_SPOOL", Value: sandboxapi.JailSpool},
-		{Name: "HOLDFAST_TOKEN_FILE", Value: tokenDir + "/token"},
+		{Name: sandboxapi.EnvBindKey, Value: base64.StdEncoding.EncodeToString(o.BindKey)},
+		{Name: sandboxapi.EnvAdapter, Value: spec.Adapter},
+		{Name: sandboxapi.EnvIsolation, Value: isolation},
+		{Name: sandboxapi.EnvSpool, Value: sandboxapi.JailSpool},
+		{Name: sandboxapi.EnvTokenFile, Value: sandboxapi.DefaultTokenFile},
 	}
 	if spec.Port != 0 {
-		env = append(env, corev1.EnvVar{Name: "HOLDFAST_AGENT_PORT", Value: strconv.Itoa(spec.Port)})
+		env = append(env, corev1.EnvVar{Name: sandboxapi.EnvAgentPort, Value: strconv.Itoa(spec.Port)})
 	}
 	if spec.ReadyPath != "" {
-		env = append(env, corev1.EnvVar{Name: "HOLDFAST_READY_PATH", Value: spec.ReadyPath})
+		env = append(env, corev1.EnvVar{Name: sandboxapi.EnvReadyPath, Value: spec.ReadyPath})
 	}
 	if spec.RunPath != "" {
-		env = append(env, corev1.EnvVar{Name: "HOLDFAST_RUN_PATH", Value: spec.RunPath})
+		env = append(env, corev1.EnvVar{Name: sandboxapi.EnvRunPath, Value: spec.RunPath})
 	}
 	return env
 }
@@ -113,7 +113,7 @@ func ownVolumes(spec driver.RuntimeSpec, installs bool) []corev1.Volume {
 		scratch(spoolVolume, spoolBytes),
 		{Name: tokenVolume, VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{
 			Sources: []corev1.VolumeProjection{{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{
-				Audience: tokenAudience, ExpirationSeconds: &seconds, Path: "token",
+				Audience: tokenAudience, ExpirationSeconds: &seconds, Path: path.Base(sandboxapi.DefaultTokenFile),
 			}}},
 		}}},
 		scratch(tmpVolume, tmpBytes),
