@@ -56,7 +56,8 @@ func (r *relay) RoundTrip(req *http.Request) (*http.Response, error) {
 func (r *relay) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	clean := path.Clean(req.URL.Path)
 	switch {
-	case clean != strings.TrimSuffix(req.URL.Path, "/") || !strings.HasPrefix(clean, agentPrefix):
+	case clean != strings.TrimSuffix(req.URL.Path, "/") || !strings.HasPrefix(clean, agentPrefix),
+		clean == sandboxapi.PathRedeem, clean == sandboxapi.PathRenew: // sandboxd's own
 		sandboxapi.NewProblem(http.StatusNotFound, sandboxapi.CodeNotFound, "agents reach "+agentPrefix+" only").Write(w)
 		return
 	case r.grant() == nil:

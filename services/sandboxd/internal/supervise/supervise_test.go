@@ -250,6 +250,7 @@ func TestRelay(t *testing.T) {
 	for _, path := range []string{
 		"/v1/sessions", "/v1/agent", "/v1/agent/", "/", "/v1/agent/../sessions", "/v1/agent/%2e%2e/sessions",
 		"/v1/agentx/calls", "//v1/agent/calls", "/v1/agent/./calls",
+		"/v1/agent/bind", "/v1/agent/renew", "/v1/agent/renew/", "/v1/agent/%62ind",
 	} {
 		if resp := send(path, ""); resp.StatusCode != http.StatusNotFound {
 			t.Errorf("%s: %d", path, resp.StatusCode)
