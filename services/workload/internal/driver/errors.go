@@ -36,6 +36,9 @@ var (
 	// service, doesn't answer. Whether sandboxes still run there isn't known, so nothing
 	// follows but to ask again.
 	ErrUnreachable = errors.New("nobody answers")
+	// ErrForeign says that somebody else has something under the sandbox's name, or put
+	// it there anew: it is neither used nor removed.
+	ErrForeign = errors.New("the name of the sandbox is somebody else's")
 	// ErrClosed says that the driver has been closed.
 	ErrClosed = errors.New("driver is closed")
 )

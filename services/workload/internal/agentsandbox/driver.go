@@ -1,0 +1,304 @@
+package agentsandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"sync"
+
+	lru "github.com/hashicorp/golang-lru/v2"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/util/workqueue"
+	sandboxclient "sigs.k8s.io/agent-sandbox/clients/k8s/clientset/versioned"
+	extclient "sigs.k8s.io/agent-sandbox/clients/k8s/extensions/clientset/versioned"
+	extensionsv1beta1 "sigs.k8s.io/agent-sandbox/extensions/api/v1beta1"
+
+	"github.com/holdfast-io/holdfast/services/internal/sandboxapi"
+	"github.com/holdfast-io/holdfast/services/workload/internal/driver"
+	"github.com/holdfast-io/holdfast/services/workload/internal/podtemplate"
+)
+
+// errNamespace is wrapped where a tenant's sandboxes would be where nobody looks.
+var errNamespace = fmt.Errorf("%w: a namespace that isn't watched", driver.ErrInvalid)
+
+// Driver runs sandboxes on Kubernetes. It implements driver.Driver.
+type Driver struct {
+	cfg       Config
+	kube      kubernetes.Interface
+	sandboxes sandboxclient.Interface
+	ext       extclient.Interface
+
+	scopes     map[string]*scope // by namespace; one for metav1.NamespaceAll
+	notices    notices
+	memos      memos
+	events     *driver.Queue
+	locks      driver.Locks
+	pools      poolMemory
+	released   *lru.Cache[driver.SessionKey, uint64] // the newest intents of what is gone
+	uids       *lru.Cache[driver.Ref, types.UID]     // of claims that were made or seen here
+	namespaces namespaceUIDs
+	writes     workqueue.TypedRateLimitingInterface[types.NamespacedName]
+
+	ctx    context.Context // ends with Close
+	cancel context.CancelFunc
+	tasks  sync.WaitGroup
+	closed sync.Once
+}
+
+var (
+	_ driver.Driver    = (*Driver)(nil)
+	_ driver.Backstop  = (*Driver)(nil)
+	_ driver.Explainer = (*Driver)(nil)
+)
+
+const (
+	// remembered is how many released sessions' intents are kept, some 200 bytes each.
+	remembered = 1 << 16
+	// writers write down what was handed out, behind who asked for it.
+	writers = 4
+)
+
+// New watches the cluster and starts. It waits until all that exists is known; losses
+// that happened before are told by Events.
+func New(ctx context.Context, cfg Config) (*Driver, error) {
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	d := &Driver{cfg: cfg, scopes: map[string]*scope{}}
+	if err := d.connect(); err != nil {
+		return nil, fmt.Errorf("agent-sandbox driver: %w", err)
+	}
+	var err error
+	if d.released, err = lru.New[driver.SessionKey, uint64](remembered); err != nil {
+		return nil, fmt.Errorf("agent-sandbox driver: %w", err)
+	}
+	if d.uids, err = lru.New[driver.Ref, types.UID](remembered); err != nil {
+		return nil, fmt.Errorf("agent-sandbox driver: %w", err)
+	}
+	d.events = driver.NewQueue()
+	d.writes = workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[types.NamespacedName]())
+	d.ctx, d.cancel = context.WithCancel(context.Background())
+	if err := d.watchAll(ctx); err != nil {
+		return nil, errors.Join(fmt.Errorf("agent-sandbox driver: %w", err), d.Close())
+	}
+	for range writers {
+		d.tasks.Go(d.write)
+	}
+	d.cfg.Log.Info("agent-sandbox driver started", "namespaces", cfg.Namespaces, "nodes", cfg.Nodes)
+	return d, nil
+}
+
+// connect makes the clients.
+func (d *Driver) connect() (err error) {
+	r := d.cfg.rest()
+	if d.kube, err = kubernetes.NewForConfig(r); err != nil {
+		return err
+	}
+	if d.sandboxes, err = sandboxclient.NewForConfig(r); err != nil {
+		return err
+	}
+	d.ext, err = extclient.NewForConfig(r)
+	return err
+}
+
+// watchAll starts the informers of every namespace.
+func (d *Driver) watchAll(ctx context.Context) error {
+	namespaces := d.cfg.Namespaces
+	if len(namespaces) == 0 {
+		namespaces = []string{metav1.NamespaceAll}
+	}
+	for _, ns := range namespaces {
+		s, err := d.newScope(ns)
+		if err != nil {
+			return err
+		}
+		d.scopes[ns] = s
+	}
+	for _, s := range d.scopes {
+		if err := s.start(ctx, d.ctx.Done()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Close ends the watches; sandboxes go on. What was handed out last may not be written
+// down, which the log makes good.
+func (d *Driver) Close() error {
+	d.closed.Do(func() {
+		d.cancel()
+		d.locks.Drain()
+		d.writes.ShutDown()
+		d.tasks.Wait()
+		for _, s := range d.scopes {
+			for _, f := range s.factories {
+				f.Shutdown()
+			}
+		}
+		d.events.Close()
+	})
+	return nil
+}
+
+// Events tells of incarnations that are lost.
+func (d *Driver) Events() <-chan driver.Event { return d.events.Out() }
+
+// List returns every sandbox that a session has, in the order of their names, as the
+// informers show it.
+func (d *Driver) List(context.Context) ([]driver.Found, error) {
+	if d.ctx.Err() != nil {
+		return nil, driver.ErrClosed
+	}
+	var list []driver.Found
+	for _, s := range d.scopes {
+		for _, o := range s.claims.GetStore().List() {
+			claim, ok := o.(*extensionsv1beta1.SandboxClaim)
+			if !ok {
+				continue
+			}
+			if ref, ours := d.ours(claim); ours && claim.DeletionTimestamp == nil {
+				list = append(list, d.describe(ref, d.sightOf(s, claim)))
+			}
+		}
+	}
+	slices.SortFunc(list, func(a, b driver.Found) int { return a.Compare(b.Ref) })
+	return list, nil
+}
+
+// ours says whose a claim is; one in another namespace than its tenant's is nobody's.
+func (d *Driver) ours(claim *extensionsv1beta1.SandboxClaim) (driver.Ref, bool) {
+	ref, ok := refOf(claim)
+	return ref, ok && d.cfg.Namespace(ref.Tenant) == claim.Namespace
+}
+
+// describe is a claim in a list.
+func (d *Driver) describe(ref driver.Ref, s sight) driver.Found {
+	m, was := d.memos.of(s.claim)
+	f := driver.Found{
+		Ref: ref, SandboxUID: string(was.sandbox), PodUID: was.incarnation, Intent: m.intent, Epoch: s.claim.Annotations[annEpoch],
+	}
+	f.State, f.Cause = s.state(was)
+	return f
+}
+
+// key names the claim of a sandbox.
+func (d *Driver) key(ref driver.Ref) (types.NamespacedName, error) {
+	if err := ref.Validate(); err != nil {
+		return types.NamespacedName{}, err
+	}
+	ns, err := d.cfg.namespace(ref.Tenant)
+	return types.NamespacedName{Namespace: ns, Name: claimName(ref)}, err
+}
+
+// Locate says where the incarnation that was handed out is reached.
+func (d *Driver) Locate(_ context.Context, ref driver.Ref) (driver.Endpoint, error) {
+	s, was, err := d.running(ref)
+	if err != nil {
+		return driver.Endpoint{}, err
+	}
+	address := net.JoinHostPort(s.pod().Status.PodIP, strconv.Itoa(podtemplate.Port))
+	return driver.Endpoint{URL: "http://" + address, PodUID: was.incarnation, Relayed: true}, nil
+}
+
+// running is a claim whose incarnation, as it was handed out, runs.
+func (d *Driver) running(ref driver.Ref) (sight, record, error) {
+	key, err := d.key(ref)
+	if err != nil {
+		return sight{}, record{}, err
+	}
+	s := d.sight(key)
+	if s.claim == nil || s.claim.DeletionTimestamp != nil {
+		return sight{}, record{}, notFound(ref)
+	}
+	_, was := d.memos.of(s.claim)
+	state, cause := s.state(was)
+	switch {
+	case was == record{}:
+		return sight{}, record{}, notRunning(ref, driver.CauseSlow)
+	case state != driver.StateRunning:
+		return sight{}, record{}, notRunning(ref, string(state)+" "+cause)
+	case s.pod().Status.PodIP == "":
+		return sight{}, record{}, notRunning(ref, "it has no address")
+	}
+	return s, was, nil
+}
+
+func notFound(ref driver.Ref) error {
+	return fmt.Errorf("session %s, generation %d: %w", ref.Session, ref.Generation, driver.ErrNotFound)
+}
+
+func notRunning(ref driver.Ref, why string) error {
+	return fmt.Errorf("session %s, generation %d: %w: %s", ref.Session, ref.Generation, driver.ErrNotRunning, why)
+}
+
+// Bind hands the signed bind to the sandbox.
+func (d *Driver) Bind(ctx context.Context, ref driver.Ref, bind string) (sandboxapi.Health, error) {
+	at, err := d.Locate(ctx, ref)
+	if err != nil {
+		return sandboxapi.Health{}, err
+	}
+	return driver.Bind(ctx, at.URL, bind)
+}
+
+// Ready waits until the sandbox's entrypoint answers. Its end is the kubelet's to know:
+// sandboxd is in another container.
+func (d *Driver) Ready(ctx context.Context, ref driver.Ref) (sandboxapi.Health, error) {
+	at, err := d.Locate(ctx, ref)
+	if err != nil {
+		return sandboxapi.Health{}, errors.Join(err, d.failedAgent(ref))
+	}
+	key, err := d.key(ref)
+	if err != nil {
+		return sandboxapi.Health{}, err
+	}
+	changed, stop := d.notices.watch(key)
+	defer stop()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	watching := make(chan struct{})
+	go func() {
+		defer close(watching)
+		for {
+			if err := d.failedAgent(ref); err != nil {
+				cancel(err)
+				return
+			}
+			select {
+			case <-changed:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	health, err := driver.Ready(ctx, at.URL)
+	if cause := context.Cause(ctx); err != nil && errors.Is(cause, driver.ErrEntrypoint) {
+		err = cause
+	}
+	cancel(nil)
+	<-watching
+	return health, err
+}
+
+// failedAgent is ErrEntrypoint once the agent's container has ended, in the incarnation
+// that was handed out or by a restart after it.
+func (d *Driver) failedAgent(ref driver.Ref) error {
+	key, err := d.key(ref)
+	if err != nil {
+		return err
+	}
+	s := d.sight(key)
+	if s.pod() == nil {
+		return nil
+	}
+	_, was := d.memos.of(s.claim)
+	end, over := agentEnd(s.pod())
+	if !over && (end == nil || was == record{} || incarnationOf(s.pod()) == was.incarnation) {
+		return nil
+	}
+	return agentError(end)
+}

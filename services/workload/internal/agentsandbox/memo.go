@@ -1,0 +1,178 @@
+package agentsandbox
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	extensionsv1beta1 "sigs.k8s.io/agent-sandbox/extensions/api/v1beta1"
+
+	"github.com/holdfast-io/holdfast/services/workload/internal/driver"
+)
+
+// memo is what this process knows of a claim before its informers do.
+type memo struct {
+	// intent is the newest that was written here.
+	intent uint64
+	// handed is what was handed out here, over what stood on the claim then; zero once
+	// it stands there, or something newer of another process.
+	handed, over record
+	// start is how far a start is; nil for none.
+	start *stopwatch
+	// told is the incarnation whose loss was told.
+	told string
+	// releasing says that it is deleted by us.
+	releasing bool
+}
+
+// memos are by the UID of claims.
+type memos struct {
+	mu sync.Mutex
+	by map[types.UID]memo
+}
+
+// of is what is known of a claim: by this process where it wrote last, else by what
+// stands on it. The record is zero where nothing was handed out.
+func (ms *memos) of(claim *extensionsv1beta1.SandboxClaim) (memo, record) {
+	ms.mu.Lock()
+	defer ms.mu.Unlock()
+	m := ms.by[claim.UID]
+	m.intent = max(m.intent, intentOf(claim))
+	written := recordOf(claim)
+	if m.handed == (record{}) || written != m.over {
+		return m, written
+	}
+	return m, m.handed
+}
+
+// change changes what is known of a claim.
+func (ms *memos) change(claim types.UID, change func(*memo)) {
+	ms.mu.Lock()
+	defer ms.mu.Unlock()
+	if ms.by == nil {
+		ms.by = map[types.UID]memo{}
+	}
+	m := ms.by[claim]
+	change(&m)
+	ms.by[claim] = m
+}
+
+// forget drops a claim that is gone.
+func (ms *memos) forget(claim types.UID) {
+	ms.mu.Lock()
+	defer ms.mu.Unlock()
+	delete(ms.by, claim)
+}
+
+// judge tells of a claim whose incarnation is lost, once.
+func (d *Driver) judge(s sight) {
+	if s.claim == nil {
+		return
+	}
+	ref, ours := d.ours(s.claim)
+	m, was := d.memos.of(s.claim)
+	state, cause := s.state(was)
+	if !ours || m.releasing || state != driver.StateLost || m.told == was.incarnation {
+		return
+	}
+	d.memos.change(s.claim.UID, func(m *memo) { m.told = was.incarnation })
+	d.events.Put(driver.Event{Ref: ref, SandboxUID: string(was.sandbox), PodUID: was.incarnation, Cause: cause})
+}
+
+// conflictAgain is how soon a record is compared again with what stands on its claim.
+const conflictAgain = 50 * time.Millisecond
+
+// stopwatch times the layers of a start, which may take several calls of Claim.
+type stopwatch struct {
+	last   time.Time
+	layers []driver.Layer
+}
+
+// lap ends a layer, unless it has ended before.
+func (w *stopwatch) lap(name string, now time.Time) {
+	for _, l := range w.layers {
+		if l.Name == name {
+			return
+		}
+	}
+	w.layers = append(w.layers, driver.Layer{Name: name, Took: now.Sub(w.last)})
+	w.last = now
+}
+
+// write writes down what was handed out, until Close.
+func (d *Driver) write() {
+	for {
+		key, shutdown := d.writes.Get()
+		if shutdown {
+			return
+		}
+		if err := d.writeDown(d.ctx, key); err != nil && d.ctx.Err() == nil {
+			d.cfg.Log.Warn("what was handed out is not written down, trying again", "claim", key.String(), "err", err)
+			d.writes.AddRateLimited(key)
+		} else {
+			d.writes.Forget(key)
+		}
+		d.writes.Done(key)
+	}
+}
+
+// writeDown puts a claim's record on it, and makes its volume outlive its Sandbox.
+func (d *Driver) writeDown(ctx context.Context, key types.NamespacedName) error {
+	s := d.sight(key)
+	if s.claim == nil || s.claim.DeletionTimestamp != nil {
+		return nil
+	}
+	ref, ours := d.ours(s.claim)
+	m, was := d.memos.of(s.claim)
+	if !ours || m.handed == (record{}) || was != m.handed {
+		return nil // nothing was handed out here, or something newer elsewhere
+	}
+	if s.claim.Annotations[annVolume] == "true" && was.volume == "" && s.sandbox != nil && s.sandbox.UID == was.sandbox {
+		volume, err := d.keepVolume(ctx, ref, s)
+		if err != nil {
+			return err
+		}
+		was.volume = volume
+		d.memos.change(s.claim.UID, func(m *memo) {
+			if m.handed == (record{was.sandbox, was.incarnation, ""}) {
+				m.handed.volume = volume
+			}
+		})
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"uid": s.claim.UID, "resourceVersion": s.claim.ResourceVersion, "annotations": was.annotations(s.claim.UID),
+	}})
+	if err != nil {
+		return err
+	}
+	written, err := d.ext.ExtensionsV1beta1().SandboxClaims(key.Namespace).Patch(ctx, key.Name, types.MergePatchType, patch,
+		metav1.PatchOptions{FieldManager: FieldManager})
+	switch {
+	case was.volume != "" && (apierrors.IsNotFound(err) || err == nil && written.DeletionTimestamp != nil):
+		return d.takeBack(ctx, key.Namespace, volumeOf(s.sandbox), was.volume)
+	case apierrors.IsNotFound(err):
+		return nil
+	case apierrors.IsConflict(err):
+		d.writes.AddAfter(key, conflictAgain) // the informer shows the newer one by then
+		return nil
+	}
+	return err
+}
+
+// agentError words the end of an agent's container; end is nil where it isn't known.
+func agentError(end *corev1.ContainerStateTerminated) error {
+	if end == nil {
+		return fmt.Errorf("%w: it crashes again and again", driver.ErrEntrypoint)
+	}
+	err := fmt.Errorf("%w: exit code %d (%s)", driver.ErrEntrypoint, end.ExitCode, end.Reason)
+	if end.Message != "" {
+		err = fmt.Errorf("%w: %s", err, end.Message)
+	}
+	return err
+}

@@ -1,0 +1,323 @@
+package agentsandbox
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	agentsv1beta1 "sigs.k8s.io/agent-sandbox/api/v1beta1"
+	extensionsv1beta1 "sigs.k8s.io/agent-sandbox/extensions/api/v1beta1"
+
+	"github.com/holdfast-io/holdfast/services/workload/internal/driver"
+	"github.com/holdfast-io/holdfast/services/workload/internal/podtemplate"
+)
+
+// poolMemory is the generation of each template as it was applied: another means that
+// somebody changed it.
+type poolMemory struct {
+	mu      sync.Mutex
+	applied map[types.NamespacedName]int64
+}
+
+func (m *poolMemory) get(key types.NamespacedName) (int64, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	g, ok := m.applied[key]
+	return g, ok
+}
+
+func (m *poolMemory) set(key types.NamespacedName, generation int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.applied == nil {
+		m.applied = map[types.NamespacedName]int64{}
+	}
+	m.applied[key] = generation
+}
+
+func (m *poolMemory) drop(key types.NamespacedName) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.applied, key)
+}
+
+// EnsurePool applies the template and the pool of a runtime's revision, and drains those
+// of its other revisions.
+func (d *Driver) EnsurePool(ctx context.Context, spec driver.RuntimeSpec, size int) error {
+	if err := spec.Validate(); err != nil {
+		return err
+	}
+	if size < 0 || size > 1<<20 {
+		return fmt.Errorf("%w: runtime %s: pool of %d", driver.ErrInvalid, spec.Name, size)
+	}
+	if d.ctx.Err() != nil {
+		return driver.ErrClosed
+	}
+	ns, err := d.cfg.namespace(tenantOf(spec.Name))
+	if err != nil {
+		return err
+	}
+	key := types.NamespacedName{Namespace: ns, Name: templateName(spec.Name, spec.Revision)}
+	if size > 0 {
+		if err := d.applyTemplate(ctx, spec, key, false); err != nil {
+			return err
+		}
+		if err := d.applyPool(ctx, key, runtimeLabels(spec.Name), spec, int32(size)); err != nil {
+			return err
+		}
+	}
+	return d.drain(ctx, spec, key, size == 0)
+}
+
+// drain empties the pools of a runtime but one, or all, and removes those that no session
+// pins. Its sessions' Sandboxes don't need them.
+func (d *Driver) drain(ctx context.Context, spec driver.RuntimeSpec, but types.NamespacedName, all bool) error {
+	var errs []error
+	for _, o := range d.scopeOf(but.Namespace).pools.GetStore().List() {
+		pool, ok := o.(*extensionsv1beta1.SandboxWarmPool)
+		if !ok || pool.Namespace != but.Namespace || pool.Annotations[annRuntime] != spec.Name ||
+			pool.Labels[LabelRuntime] == "" || !all && pool.Name == but.Name || pool.DeletionTimestamp != nil {
+			continue
+		}
+		if len(indexed[extensionsv1beta1.SandboxClaim](d.scopeOf(but.Namespace).claims, byPool, keyOf(pool).String())) == 0 {
+			errs = append(errs, d.removePool(ctx, keyOf(pool)))
+			continue
+		}
+		old := spec
+		old.Revision, _ = strconv.ParseUint(pool.Annotations[annRevision], 10, 64)
+		errs = append(errs, d.applyPool(ctx, keyOf(pool), runtimeLabels(spec.Name), old, 0))
+	}
+	return errors.Join(errs...)
+}
+
+// removePool deletes a pool, then its template: a claim that names the pool meanwhile
+// finds neither, and has both made again.
+func (d *Driver) removePool(ctx context.Context, key types.NamespacedName) error {
+	err := d.ext.ExtensionsV1beta1().SandboxWarmPools(key.Namespace).Delete(ctx, key.Name, metav1.DeleteOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("delete pool %s: %w", key, err)
+	}
+	d.pools.drop(key)
+	err = d.ext.ExtensionsV1beta1().SandboxTemplates(key.Namespace).Delete(ctx, key.Name, metav1.DeleteOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("delete template %s: %w", key, err)
+	}
+	return nil
+}
+
+// removeOwnPool deletes the pool and the template that a claim had for itself, if any.
+func (d *Driver) removeOwnPool(ctx context.Context, claim types.NamespacedName) error {
+	s := d.scopeOf(claim.Namespace)
+	if found[extensionsv1beta1.SandboxWarmPool](s.pools, claim) == nil && found[extensionsv1beta1.SandboxTemplate](s.templates, claim) == nil {
+		return nil
+	}
+	return d.removePool(ctx, claim)
+}
+
+func runtimeLabels(runtime string) map[string]string {
+	return map[string]string{LabelManaged: "true", LabelRuntime: labelled(runtime)}
+}
+
+// poolFor makes sure of the pool that c's claim names: its runtime's, or where the session
+// has a volume already one of its own, which is always empty.
+func (d *Driver) poolFor(ctx context.Context, c driver.Claim, claim types.NamespacedName, hadVolume bool) (string, error) {
+	if hadVolume {
+		volume, err := d.leftVolume(ctx, claim.Namespace, c.Key())
+		if err != nil {
+			return "", err
+		}
+		if volume != nil {
+			return claim.Name, d.applyOwnPool(ctx, c, claim, volume.Name)
+		}
+	}
+	key := types.NamespacedName{Namespace: claim.Namespace, Name: templateName(c.Runtime.Name, c.Runtime.Revision)}
+	return key.Name, d.applyShared(ctx, c.Runtime, key, false)
+}
+
+// applyShared makes sure that a runtime's template and pool are there; how large the pool
+// is, is EnsurePool's to say.
+func (d *Driver) applyShared(ctx context.Context, spec driver.RuntimeSpec, key types.NamespacedName, again bool) error {
+	if err := d.applyTemplate(ctx, spec, key, again); err != nil {
+		return err
+	}
+	if !again && found[extensionsv1beta1.SandboxWarmPool](d.scopeOf(key.Namespace).pools, key) != nil {
+		return nil
+	}
+	return d.createPool(ctx, key, runtimeLabels(spec.Name), spec)
+}
+
+// applyOwnPool makes the template and the pool of one claim, which name a volume.
+func (d *Driver) applyOwnPool(ctx context.Context, c driver.Claim, key types.NamespacedName, volume string) error {
+	b, err := d.blueprint(c.Runtime)
+	if err != nil {
+		return err
+	}
+	b.Spec.VolumeClaimTemplates = slices.DeleteFunc(b.Spec.VolumeClaimTemplates, func(t agentsv1beta1.PersistentVolumeClaimTemplate) bool {
+		return t.Name == podtemplate.WorkspaceVolume
+	})
+	b.Spec.PodTemplate.Spec.Volumes = append(b.Spec.PodTemplate.Spec.Volumes, corev1.Volume{
+		Name: podtemplate.WorkspaceVolume, VolumeSource: corev1.VolumeSource{
+			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: volume},
+		},
+	})
+	if err := d.putTemplate(ctx, key, sessionLabels(c.Key()), c.Runtime, b.Spec, true); err != nil {
+		return err
+	}
+	return d.createPool(ctx, key, sessionLabels(c.Key()), c.Runtime)
+}
+
+// mend makes template and pool again that somebody removed. agent-sandbox looks again at
+// once where a pool is new, but only after a minute where a template is, so the claim is
+// touched.
+func (d *Driver) mend(ctx context.Context, c driver.Claim, s sight) error {
+	pool := types.NamespacedName{Namespace: s.claim.Namespace, Name: s.claim.Spec.WarmPoolRef.Name}
+	d.cfg.Log.Warn("the template or pool of a claim is missing, made again", "claim", s.claim.Name, "pool", pool.Name)
+	if pool.Name == s.claim.Name {
+		volume, err := d.leftVolume(ctx, pool.Namespace, c.Key())
+		if err != nil {
+			return err
+		}
+		if volume == nil {
+			return fmt.Errorf("claim %s: %w", s.claim.Name, driver.ErrWorkspaceGone)
+		}
+		if err := d.applyOwnPool(ctx, c, pool, volume.Name); err != nil {
+			return err
+		}
+	} else if err := d.applyShared(ctx, c.Runtime, pool, true); err != nil {
+		return err
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"uid": s.claim.UID, "annotations": map[string]string{annMended: s.claim.ResourceVersion},
+	}})
+	if err != nil {
+		return err
+	}
+	_, err = d.ext.ExtensionsV1beta1().SandboxClaims(pool.Namespace).Patch(ctx, s.claim.Name, types.MergePatchType, patch,
+		metav1.PatchOptions{FieldManager: FieldManager})
+	return err
+}
+
+// blueprint is what a runtime's sandboxes are made of, with our label on each Pod: by it
+// they are watched.
+func (d *Driver) blueprint(spec driver.RuntimeSpec) (podtemplate.Blueprint, error) {
+	b, err := podtemplate.Build(spec, d.cfg.Template)
+	if err != nil {
+		return podtemplate.Blueprint{}, fmt.Errorf("runtime %s, revision %d: %w", spec.Name, spec.Revision, err)
+	}
+	labels := map[string]string{LabelManaged: "true", LabelRuntime: labelled(spec.Name)}
+	for k, v := range b.Spec.PodTemplate.ObjectMeta.Labels {
+		labels[k] = v
+	}
+	b.Spec.PodTemplate.ObjectMeta.Labels = labels
+	return b, nil
+}
+
+// applyTemplate applies a runtime's template unless the informer shows it as it was
+// applied; again has it applied in any case.
+func (d *Driver) applyTemplate(ctx context.Context, spec driver.RuntimeSpec, key types.NamespacedName, again bool) error {
+	b, err := d.blueprint(spec)
+	if err != nil {
+		return err
+	}
+	return d.putTemplate(ctx, key, runtimeLabels(spec.Name), spec, b.Spec, again)
+}
+
+func (d *Driver) putTemplate(
+	ctx context.Context, key types.NamespacedName, labels map[string]string, spec driver.RuntimeSpec,
+	template extensionsv1beta1.SandboxTemplateSpec, again bool,
+) error {
+	raw, err := json.Marshal(template)
+	if err != nil {
+		return err
+	}
+	sum := sha256.Sum256(raw)
+	meta := ourMeta(key, labels, spec)
+	meta.Annotations[annBlueprint] = hex.EncodeToString(sum[:])
+	if !again && d.stands(key, meta.Annotations[annBlueprint]) {
+		return nil
+	}
+	body, err := json.Marshal(&extensionsv1beta1.SandboxTemplate{
+		TypeMeta: metav1.TypeMeta{APIVersion: extensionsv1beta1.GroupVersion.String(), Kind: "SandboxTemplate"}, ObjectMeta: meta, Spec: template,
+	})
+	if err != nil {
+		return err
+	}
+	applied, err := d.ext.ExtensionsV1beta1().SandboxTemplates(key.Namespace).Patch(ctx, key.Name, types.ApplyPatchType, body, apply())
+	if err != nil {
+		return fmt.Errorf("template %s: %w", key, refusedCall(err))
+	}
+	d.pools.set(key, applied.Generation)
+	return nil
+}
+
+// stands says whether a template is as it was applied.
+func (d *Driver) stands(key types.NamespacedName, blueprint string) bool {
+	t := found[extensionsv1beta1.SandboxTemplate](d.scopeOf(key.Namespace).templates, key)
+	generation, applied := d.pools.get(key)
+	return applied && t != nil && t.DeletionTimestamp == nil && t.Annotations[annBlueprint] == blueprint && t.Generation <= generation
+}
+
+// applyPool makes a pool keep so many replicas.
+func (d *Driver) applyPool(
+	ctx context.Context, key types.NamespacedName, labels map[string]string, spec driver.RuntimeSpec, replicas int32,
+) error {
+	if p := found[extensionsv1beta1.SandboxWarmPool](d.scopeOf(key.Namespace).pools, key); p != nil && p.DeletionTimestamp == nil &&
+		p.Spec.Replicas != nil && *p.Spec.Replicas == replicas {
+		return nil
+	}
+	body, err := json.Marshal(newPool(key, labels, spec, replicas))
+	if err != nil {
+		return err
+	}
+	_, err = d.ext.ExtensionsV1beta1().SandboxWarmPools(key.Namespace).Patch(ctx, key.Name, types.ApplyPatchType, body, apply())
+	if err != nil {
+		return fmt.Errorf("pool %s: %w", key, refusedCall(err))
+	}
+	return nil
+}
+
+// createPool makes an empty pool where there is none.
+func (d *Driver) createPool(ctx context.Context, key types.NamespacedName, labels map[string]string, spec driver.RuntimeSpec) error {
+	_, err := d.ext.ExtensionsV1beta1().SandboxWarmPools(key.Namespace).Create(ctx, newPool(key, labels, spec, 0),
+		metav1.CreateOptions{FieldManager: FieldManager})
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("pool %s: %w", key, refusedCall(err))
+	}
+	return nil
+}
+
+// newPool is a pool as it is applied. What is warm of an older form of its template, as an
+// upgrade of Holdfast leaves it, is replaced.
+func newPool(key types.NamespacedName, labels map[string]string, spec driver.RuntimeSpec, replicas int32) *extensionsv1beta1.SandboxWarmPool {
+	return &extensionsv1beta1.SandboxWarmPool{
+		TypeMeta:   metav1.TypeMeta{APIVersion: extensionsv1beta1.GroupVersion.String(), Kind: extensionsv1beta1.SandboxWarmPoolKind},
+		ObjectMeta: ourMeta(key, labels, spec),
+		Spec: extensionsv1beta1.SandboxWarmPoolSpec{
+			Replicas: &replicas, TemplateRef: extensionsv1beta1.SandboxTemplateRef{Name: key.Name},
+			UpdateStrategy: &extensionsv1beta1.SandboxWarmPoolUpdateStrategy{Type: extensionsv1beta1.RecreateSandboxWarmPoolUpdateStrategyType},
+		},
+	}
+}
+
+func ourMeta(key types.NamespacedName, labels map[string]string, spec driver.RuntimeSpec) metav1.ObjectMeta {
+	return metav1.ObjectMeta{
+		Name: key.Name, Namespace: key.Namespace, Labels: labels,
+		Annotations: map[string]string{annRuntime: spec.Name, annRevision: strconv.FormatUint(spec.Revision, 10)},
+	}
+}
+
+// apply makes us the one who says what a field is.
+func apply() metav1.PatchOptions {
+	force := true
+	return metav1.PatchOptions{FieldManager: FieldManager, Force: &force}
+}

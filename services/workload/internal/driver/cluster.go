@@ -1,0 +1,19 @@
+package driver
+
+import (
+	"context"
+	"time"
+)
+
+// Backstop is a driver whose sandboxes end by themselves at Claim.Until.
+type Backstop interface {
+	// Extend moves that time later, for a session that may live longer by now.
+	Extend(ctx context.Context, ref Ref, until time.Time) error
+}
+
+// Explainer is a driver that knows why a sandbox isn't there yet.
+type Explainer interface {
+	// Explain is what a Claim or Resume of ref would fail with now; nil where nothing
+	// is known to be in its way.
+	Explain(ctx context.Context, ref Ref) *StartError
+}
