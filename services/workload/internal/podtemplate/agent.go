@@ -83,8 +83,11 @@ func quantities(at string, written map[string]string, wrong *refusals) corev1.Re
 	return list
 }
 
-// agentOf is the place of the agent's container in a Pod that has one: it is called
-// agent, or it is the first.
+// AgentContainerOf is the name of the agent's container in a Pod: AgentContainer, or the
+// first one's.
+func AgentContainerOf(pod corev1.PodSpec) string { return pod.Containers[agentOf(pod)].Name }
+
+// agentOf is its place.
 func agentOf(pod corev1.PodSpec) int {
 	return max(0, slices.IndexFunc(pod.Containers, func(c corev1.Container) bool { return c.Name == AgentContainer }))
 }

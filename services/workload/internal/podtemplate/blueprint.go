@@ -43,7 +43,7 @@ func Build(spec driver.RuntimeSpec, o Options) (Blueprint, error) {
 	}
 	b := Blueprint{Secrets: secrets(template.Spec, spec.Pod.AllowSecrets, &wrong)}
 	at := agentOf(template.Spec)
-	b.AgentContainer = template.Spec.Containers[at].Name
+	b.AgentContainer = AgentContainerOf(template.Spec)
 	b.Isolation = isolate(&template.Spec, spec, o, &wrong)
 	installs := needsSandboxd(spec)
 	dress(&template.Spec.Containers[at], at, spec, installs, &wrong)
