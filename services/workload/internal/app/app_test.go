@@ -45,6 +45,9 @@ type world struct {
 	queue  *queue
 	app    *app.App
 	ids    int
+	// reviewer and agents are for sandboxes that are Pods, from the next restart on.
+	reviewer app.Reviewer
+	agents   string
 }
 
 // newWorld has a session that was created, of a runtime that exists.
@@ -63,7 +66,7 @@ func newWorld(t *testing.T) *world {
 func (w *world) restart() {
 	seed := make([]byte, ed25519.SeedSize)
 	w.app = app.New(app.Config{
-		Log: w.log, Epoch: epoch, Key: ed25519.NewKeyFromSeed(seed), Logger: slog.New(slog.DiscardHandler), Now: func() time.Time { return w.now },
+		Log: w.log, Epoch: epoch, Key: ed25519.NewKeyFromSeed(seed), Reviewer: w.reviewer, Agents: w.agents, Logger: slog.New(slog.DiscardHandler), Now: func() time.Time { return w.now },
 	})
 	w.driver.granter = w.app
 	w.app.UseDriver(w.driver)

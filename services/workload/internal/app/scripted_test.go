@@ -1,6 +1,7 @@
 package app_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -31,12 +32,15 @@ type scripted struct {
 	slow bool
 	// relayed makes it one behind a relay.
 	relayed bool
+	// named is the name of the next incarnations; empty counts them.
+	named string
 }
 
 type sandbox struct {
 	pod     string
 	running bool
-	bound   string
+	bound   string // the token that it was granted
+	signed  string // the bind
 	epoch   string
 }
 
@@ -105,7 +109,7 @@ func (d *scripted) start(c driver.Claim) driver.Sandbox {
 	}
 	if !b.running {
 		d.pods++
-		b.pod, b.running, b.bound = fmt.Sprintf("pod-%d", d.pods), true, ""
+		b.pod, b.running, b.bound = cmp.Or(d.named, fmt.Sprintf("pod-%d", d.pods)), true, ""
 	}
 	return driver.Sandbox{Ref: c.Ref, SandboxUID: "box", PodUID: b.pod, Path: driver.PathCold, Isolation: "none"}
 }
@@ -196,7 +200,7 @@ func (d *scripted) Bind(ctx context.Context, ref driver.Ref, bind string) (sandb
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	b.bound = grant.Token
+	b.bound, b.signed = grant.Token, bind
 	return sandboxapi.Health{Bound: true}, nil
 }
 
