@@ -74,6 +74,12 @@ func withValues(file string) []string {
 // a field that doesn't exist fails the test.
 func render(t *testing.T, args ...string) []client.Object {
 	t.Helper()
+	return renderIn(t, namespace, args...)
+}
+
+// renderIn is render for a namespace of the caller's.
+func renderIn(t *testing.T, namespace string, args ...string) []client.Object {
+	t.Helper()
 	out, err := helm(t, "", append([]string{"template", release, filepath.Join(root, "deploy/chart"), "--namespace", namespace}, args...)...)
 	if err != nil {
 		t.Fatal(err)

@@ -51,7 +51,13 @@ func pods(objects []client.Object) map[string]corev1.PodTemplateSpec {
 		case *appsv1.Deployment:
 			found[o.Name] = o.Spec.Template
 		case *appsv1.StatefulSet:
-			found[o.Name] = o.Spec.Template
+			pod := *o.Spec.Template.DeepCopy()
+			for _, claim := range o.Spec.VolumeClaimTemplates { // as the StatefulSet's controller does
+				pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{Name: claim.Name, VolumeSource: corev1.VolumeSource{
+					PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim.Name},
+				}})
+			}
+			found[o.Name] = pod
 		case *batchv1.Job:
 			found["install"] = o.Spec.Template
 		}
@@ -123,7 +129,9 @@ func grantsTheList(t *testing.T, objects []client.Object) {
 		var got []rbacv1.PolicyRule
 		switch o := o.(type) {
 		case *rbacv1.ClusterRole:
-			scope, got = kuberights.Cluster, o.Rules
+			if scope, got = kuberights.Cluster, o.Rules; strings.HasSuffix(o.Name, "-nodes") {
+				scope = kuberights.Nodes
+			}
 		case *rbacv1.Role:
 			if scope, got = kuberights.Tenant, o.Rules; o.Namespace == namespace {
 				scope = kuberights.Installation

@@ -22,6 +22,9 @@ func (k *kube) rights(ctx context.Context) []Finding {
 		"":               kuberights.Rights(kuberights.Cluster),
 		k.file.Namespace: kuberights.Rights(kuberights.Installation),
 	}
+	if k.file.WatchNodes {
+		namespaces[""] = append(namespaces[""], kuberights.Rights(kuberights.Nodes)...)
+	}
 	for _, namespace := range k.file.Tenants {
 		namespaces[namespace] = kuberights.Rights(kuberights.Tenant)
 	}

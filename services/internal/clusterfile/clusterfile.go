@@ -60,6 +60,8 @@ type File struct {
 	// StorageClass and VolumeSize are of a workspace whose runtime says none.
 	StorageClass string `json:"storageClass,omitempty"`
 	VolumeSize   string `json:"volumeSize,omitempty"`
+	// WatchNodes says that the workload service may see the cluster's nodes.
+	WatchNodes bool `json:"watchNodes,omitempty"`
 	// Verified are the runtime classes, ClusterDefault among them, whose isolation and
 	// closed network `holdfast doctor --kube --probe` has proven here. Sessions of others
 	// are shown as unverified.

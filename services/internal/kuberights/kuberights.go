@@ -4,7 +4,8 @@
 //
 // They are as few as the driver's calls: it reads no Secret, enters no Pod, makes no Pod
 // itself, and has rights in the tenants' namespaces alone but for what is about no
-// namespace (who a token is of) and about its own (which replica sweeps).
+// namespace (who a token is of, which node is cordoned) and about its own (which replica
+// sweeps).
 package kuberights
 
 import (
@@ -24,12 +25,18 @@ const (
 	Installation Scope = "installation"
 	// Cluster is the whole, by a ClusterRole.
 	Cluster Scope = "cluster"
+	// Nodes is the whole, too, by a ClusterRole that an installation may leave out: then
+	// nothing is done before a node is drained.
+	Nodes Scope = "nodes"
 )
 
 // rules is the table.
 var rules = map[Scope][]rbacv1.PolicyRule{
 	Cluster: {
 		rule("authentication.k8s.io", []string{"tokenreviews"}, "create"),
+	},
+	Nodes: {
+		rule("", []string{"nodes"}, "get", "list", "watch"),
 	},
 	Installation: {
 		rule("coordination.k8s.io", []string{"leases"}, "get", "list", "watch", "create", "update"),
@@ -38,7 +45,9 @@ var rules = map[Scope][]rbacv1.PolicyRule{
 		rule("extensions.agents.x-k8s.io", []string{"sandboxclaims", "sandboxtemplates", "sandboxwarmpools"},
 			"get", "list", "watch", "create", "patch", "delete"),
 		rule("agents.x-k8s.io", []string{"sandboxes"}, "get", "list", "watch", "patch"),
-		rule("", []string{"pods", "events", "resourcequotas", "persistentvolumeclaims"}, "get", "list", "watch"),
+		rule("", []string{"pods", "events", "resourcequotas"}, "get", "list", "watch"),
+		rule("", []string{"persistentvolumeclaims"}, "get", "list", "watch", "patch", "delete"),
+		rule("", []string{"namespaces"}, "get"),
 	},
 }
 
