@@ -23,7 +23,7 @@ shift
 names=("$@")
 ((${#names[@]})) || names=(etcd kube-apiserver kube-controllers)
 for name in "${names[@]}"; do
-	if [[ ! -d $module/$name ]]; then
+	if [[ ! -f $module/$name/main.go ]]; then
 		echo "kube.sh: there is no scripts/kube/$name" >&2
 		exit 2
 	fi

@@ -5,6 +5,8 @@ import (
 	"os"
 
 	"go.etcd.io/etcd/server/v3/etcdmain"
+
+	_ "github.com/holdfast-io/holdfast/scripts/kube/parent"
 )
 
 func main() { etcdmain.Main(os.Args) }

@@ -10,6 +10,8 @@ import (
 	_ "k8s.io/component-base/metrics/prometheus/clientgo" // client metrics
 	_ "k8s.io/component-base/metrics/prometheus/version"  // kubernetes_build_info
 	"k8s.io/kubernetes/cmd/kube-apiserver/app"
+
+	_ "github.com/holdfast-io/holdfast/scripts/kube/parent"
 )
 
 func main() { os.Exit(cli.Run(app.NewAPIServerCommand())) }

@@ -2,10 +2,9 @@
 // which an API server alone behaves unlike a cluster: the garbage collector
 // (owner references do nothing without it), the namespace controller (namespaces
 // don't finish deleting), resource quotas (admission refuses everything until their
-// usage has been counted), each namespace's default service account, and the root
-// certificate that projected tokens come with.
-//
-// It ends on SIGTERM, and when its standard input is closed: with whoever started it.
+// usage has been counted), each namespace's default service account, the root
+// certificate that projected tokens come with, and the protection of volumes in use
+// (their finalizers would never go).
 package main
 
 import (
@@ -13,7 +12,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"os"
 	"os/signal"
 	"sync"
@@ -37,7 +35,11 @@ import (
 	"k8s.io/kubernetes/pkg/controller/namespace"
 	"k8s.io/kubernetes/pkg/controller/resourcequota"
 	"k8s.io/kubernetes/pkg/controller/serviceaccount"
+	"k8s.io/kubernetes/pkg/controller/volume/pvcprotection"
+	"k8s.io/kubernetes/pkg/controller/volume/pvprotection"
 	"k8s.io/kubernetes/pkg/quota/v1/install"
+
+	_ "github.com/holdfast-io/holdfast/scripts/kube/parent"
 )
 
 // rediscover is how often new resources are looked for: definitions that a test
@@ -52,12 +54,6 @@ func main() {
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	go func() {
-		defer cancel()
-		_, _ = io.Copy(io.Discard, os.Stdin) // its end is all that matters
-	}()
 	if err := run(ctx, *kubeconfig); err != nil {
 		fmt.Fprintln(os.Stderr, "kube-controllers:", err)
 		os.Exit(1)
@@ -153,9 +149,13 @@ func (p *parts) controllers(ctx context.Context) ([]func(context.Context), error
 	if err != nil {
 		return nil, fmt.Errorf("root certificates: %w", err)
 	}
-	namespaces := namespace.NewNamespaceController(ctx, p.client, p.metadata,
-		p.client.Discovery().ServerPreferredNamespacedResources, core.Namespaces(), resync, corev1.FinalizerKubernetes)
+	claims, err := pvcprotection.NewPVCProtectionController(klog.FromContext(ctx), core.PersistentVolumeClaims(), core.Pods(), p.client)
+	if err != nil {
+		return nil, fmt.Errorf("volume claims: %w", err)
+	}
+	volumes := pvprotection.NewPVProtectionController(klog.FromContext(ctx), core.PersistentVolumes(), p.client)
 	preferred := p.client.Discovery().ServerPreferredNamespacedResources
+	namespaces := namespace.NewNamespaceController(ctx, p.client, p.metadata, preferred, core.Namespaces(), resync, corev1.FinalizerKubernetes)
 	return []func(context.Context){
 		func(ctx context.Context) { collector.Run(ctx, 20, 30*time.Second) },
 		func(ctx context.Context) { collector.Sync(ctx, p.client.Discovery(), rediscover) },
@@ -163,6 +163,8 @@ func (p *parts) controllers(ctx context.Context) ([]func(context.Context), error
 		func(ctx context.Context) { quotas.Sync(ctx, preferred, rediscover) },
 		func(ctx context.Context) { namespaces.Run(ctx, 5) },
 		func(ctx context.Context) { accounts.Run(ctx, 2) },
+		func(ctx context.Context) { claims.Run(ctx, 2) },
+		func(ctx context.Context) { volumes.Run(ctx, 2) },
 		func(ctx context.Context) { publisher.Run(ctx, 2) },
 	}, nil
 }
