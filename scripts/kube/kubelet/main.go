@@ -1,0 +1,17 @@
+// Command kubelet is Kubernetes' agent on a node, as its own main package would build it.
+package main
+
+import (
+	"context"
+	"os"
+
+	"k8s.io/component-base/cli"
+	_ "k8s.io/component-base/logs/json/register"          // --logging-format=json
+	_ "k8s.io/component-base/metrics/prometheus/clientgo" // client metrics
+	_ "k8s.io/component-base/metrics/prometheus/version"  // kubernetes_build_info
+	"k8s.io/kubernetes/cmd/kubelet/app"
+
+	_ "github.com/holdfast-io/holdfast/scripts/kube/parent"
+)
+
+func main() { os.Exit(cli.Run(app.NewKubeletCommand(context.Background()))) }
