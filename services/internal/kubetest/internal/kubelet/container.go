@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"sync"
 	"syscall"
 	"time"
@@ -22,6 +23,7 @@ const (
 	// be started.
 	exitCannotStart = 128
 	messageSize     = 2048 // of the log's end in a termination message
+	pathMessageSize = 4096 // of what the container wrote itself
 )
 
 // errConfig is a container whose environment names what doesn't exist.
@@ -93,7 +95,7 @@ func (w *worker) keep(c *containerRun) {
 	if c.process != nil {
 		return
 	}
-	if before != nil && c.terminated.ExitCode != 0 {
+	if before != nil {
 		w.describe(c)
 	}
 	if c.terminated != nil && !w.restarts(c) {
@@ -109,11 +111,18 @@ func (w *worker) keep(c *containerRun) {
 	w.start(c)
 }
 
-// describe puts the end of the log into the message, where the container asks for it.
+// describe puts what the container left in its terminationMessagePath into the message;
+// where that is nothing after a failure, the end of the log if the container asks for it.
 func (w *worker) describe(c *containerRun) {
-	if c.spec.TerminationMessagePolicy == corev1.TerminationMessageFallbackToLogsOnError {
+	c.terminated.Message = tail(w.messageFile(c.spec), pathMessageSize)
+	if c.terminated.Message == "" && c.terminated.ExitCode != 0 && c.spec.TerminationMessagePolicy == corev1.TerminationMessageFallbackToLogsOnError {
 		c.terminated.Message = tail(logFile(w.dir, c.spec.Name), messageSize)
 	}
+}
+
+// messageFile stands in for a container's terminationMessagePath.
+func (w *worker) messageFile(spec *corev1.Container) string {
+	return filepath.Join(w.dir, "message-"+spec.Name)
 }
 
 // backOff decides when a container that has ended starts again.

@@ -186,5 +186,12 @@ func (w *worker) mountsOf(spec *corev1.Container) (map[string]string, error) {
 		}
 		mounts[strings.TrimRight(mount.MountPath, "/")] = dir
 	}
+	if path := spec.TerminationMessagePath; path != "" { // each run begins with an empty one
+		file := w.messageFile(spec)
+		if err := os.WriteFile(file, nil, 0o666); err != nil {
+			return nil, fmt.Errorf("%w: %w", errConfig, err)
+		}
+		mounts[path] = file
+	}
 	return mounts, nil
 }
