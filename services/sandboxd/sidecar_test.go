@@ -398,7 +398,7 @@ func TestInstall(t *testing.T) {
 // TestExecAgent: the adapter exec in a Pod, where another container runs the program.
 func TestExecAgent(t *testing.T) {
 	t.Parallel()
-	p := startPod(t, sandboxapi.EnvAdapter+"=exec", sandboxapi.EnvReadyPath+"=", sandboxapi.EnvRunPath+"=/elsewhere")
+	p := startPod(t, sandboxapi.EnvAdapter+"=exec", sandboxapi.EnvRunPath+"=/elsewhere")
 	const script = `
 case "$HOLDFAST_MESSAGE" in
 die) echo dying >&2; exit 3;;

@@ -97,6 +97,9 @@ func (c config) agent(log *slog.Logger) *supervise.Agent {
 		return nil
 	}
 	watch := entrypoint.WatchConfig{ReadyPath: c.readyPath, Log: log}
+	if c.adapter == supervise.AdapterExec { // the path is the program's, which isn't there yet
+		watch.ReadyPath = ""
+	}
 	if c.agentPort != 0 {
 		watch.Addr = net.JoinHostPort("127.0.0.1", strconv.Itoa(c.agentPort))
 	}
