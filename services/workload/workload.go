@@ -3,9 +3,9 @@
 // back; and it keeps the runtimes. It appends workload.* and runtime.* and
 // nothing else.
 //
-// Sandboxes belong to a host, a process of its own ([RunHost]), which the service
-// reaches over NATS. So any number of replicas of the service share it, and a
-// sandbox survives all of them.
+// Sandboxes are Pods of a cluster ([Kubernetes]), or belong to a host, a process of its
+// own ([RunHost]), which the service reaches over NATS. So any number of replicas of the
+// service share them, and a sandbox survives all of them.
 //
 //	wanted and none ─▶ claim-requested ─▶ driver.Claim ─▶ claimed ─▶ bind, entrypoint answers ─▶ ready
 //	suspend-requested ─▶ driver.Suspend ─▶ suspended ─▶ (wanted) driver.Resume, bind ─▶ resumed
@@ -27,6 +27,8 @@ import (
 	"github.com/holdfast-io/holdfast/services/internal/serving"
 	"github.com/holdfast-io/holdfast/services/workload/internal/app"
 	"github.com/holdfast-io/holdfast/services/workload/internal/decider"
+	"github.com/holdfast-io/holdfast/services/workload/internal/driver"
+	"github.com/holdfast-io/holdfast/services/workload/internal/recipe"
 	"github.com/holdfast-io/holdfast/services/workload/internal/remote"
 )
 
@@ -42,17 +44,19 @@ type Config struct {
 	Runtimes app.Runtimes
 	// Host names the host that runs the sandboxes; empty is DefaultHost.
 	Host string
-	// Reviewer and Agents are for sandboxes that are Pods: who says which Pod presents a
-	// bind, and where such a Pod reaches the gateways' agents listeners, as
-	// "http://address:port" without a name. Nil and empty where a host runs them.
-	Reviewer app.Reviewer
-	Agents   string
+	// Kubernetes is for sandboxes that are Pods of a cluster; nil where a host runs them.
+	Kubernetes *Kubernetes
 }
 
 // Validate names what is missing.
 func (c Config) Validate() error {
 	if len(c.Key) != ed25519.PrivateKeySize || c.Runtimes == nil {
 		return errors.New("the workload service needs Key and Runtimes")
+	}
+	if c.Kubernetes != nil {
+		if err := c.Kubernetes.validate(); err != nil {
+			return err
+		}
 	}
 	return c.Config.Validate()
 }
@@ -62,11 +66,7 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	if err := cfg.Validate(); err != nil {
 		return fmt.Errorf("workload service: %w", err)
 	}
-	a := app.New(app.Config{
-		Log: cfg.Log, Epoch: cfg.Epoch, Copy: cfg.Copy, Key: cfg.Key, Reviewer: cfg.Reviewer, Agents: cfg.Agents,
-		Logger: cfg.Logger, Now: cfg.Now,
-	})
-	d, err := remote.New(remote.Config{NC: cfg.NC, Host: cmp.Or(cfg.Host, DefaultHost), Granter: a, Logger: cfg.Logger})
+	a, d, err := cfg.open(ctx)
 	if err != nil {
 		return fmt.Errorf("workload service: %w", err)
 	}
@@ -76,4 +76,23 @@ func Run(ctx context.Context, cfg Config) (err error) {
 		Service: events.ServiceWorkload, Handlers: a.Handlers(), Interested: decider.Interested, Settle: a.Settle, Due: a.Due,
 		Requeue: a.UseRequeue, Background: func(ctx context.Context) error { return a.Watch(ctx, cfg.Runtimes) },
 	})
+}
+
+// open makes the App and its driver: for a cluster, or for a host.
+func (c Config) open(ctx context.Context) (*app.App, driver.Driver, error) {
+	of := app.Config{Log: c.Log, Epoch: c.Epoch, Copy: c.Copy, Key: c.Key, Logger: c.Logger, Now: c.Now}
+	if c.Kubernetes == nil {
+		a := app.New(of)
+		d, err := remote.New(remote.Config{NC: c.NC, Host: cmp.Or(c.Host, DefaultHost), Granter: a, Logger: c.Logger})
+		return a, d, err
+	}
+	reviewer, err := c.Kubernetes.reviewer()
+	if err != nil {
+		return nil, nil, err
+	}
+	public, _ := c.Key.Public().(ed25519.PublicKey)
+	pods := c.Kubernetes.pods(public)
+	of.Reviewer, of.Agents, of.Rules = reviewer, c.Kubernetes.AgentsURL, recipe.Rules{Pods: pods}
+	d, err := c.Kubernetes.open(ctx, *pods, c.Logger)
+	return app.New(of), d, err
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/holdfast-io/holdfast/services/holdfast/dev"
 	"github.com/holdfast-io/holdfast/services/holdfast/parts"
 	"github.com/holdfast-io/holdfast/services/internal/broker"
+	"github.com/holdfast-io/holdfast/services/internal/clusterfile"
 	"github.com/holdfast-io/holdfast/services/internal/install"
 	"github.com/holdfast-io/holdfast/services/internal/keyfile"
 	"github.com/holdfast-io/holdfast/services/internal/ops"
@@ -51,7 +52,9 @@ func Serve(version string) *cobra.Command {
 			"  HOLDFAST_POSTGRES_URL                              Postgres; not for the host\n" +
 			"  HOLDFAST_KEY_FILE                                  workload: the key for sandboxes; gateway, host: its public half\n" +
 			"  HOLDFAST_TOKENS_FILE                               gateway: the people's tokens\n" +
-			"  HOLDFAST_SANDBOXD                                  host: the sandboxd binary\n\n" +
+			"  HOLDFAST_SANDBOXD                                  host: the sandboxd binary\n" +
+			"  HOLDFAST_CLUSTER_FILE, KUBECONFIG                  workload: where sandboxes are Pods of a cluster, what the installation\n" +
+			"                                                     says of itself, and the API server (in a Pod: its service account's)\n\n" +
 			"With --health-addr a service answers /healthz, /readyz and /metrics there; the gateway does so at --addr anyhow.\n" +
 			"'holdfast ready URL' asks.",
 		Example: "  holdfast serve gateway --addr 0.0.0.0:7070 --agents-addr 0.0.0.0:7071\n" +
@@ -79,7 +82,9 @@ func Serve(version string) *cobra.Command {
 	f.StringSliceVar(&s.share, "share", nil, "host: directories that sandboxes see, read-only")
 	f.StringVar(&s.listen, "listen", "127.0.0.1:7072", "host: TCP address at which the gateway and the runner reach sandboxes")
 	f.StringVar(&s.advertise, "advertise", "", "host: that address as the others reach it, http://host:port; the default is where it listens")
-	f.StringSliceVar(&s.agentsURL, "agents-url", nil, "host: gateways' --agents-addr, http://host:port; several are used in turn")
+	f.StringSliceVar(&s.agentsURL, "agents-url", nil, "host: gateways' --agents-addr, http://host:port; several are used in turn. workload, with a cluster file: as sandboxes reach it, instead of the file's")
+	f.StringVar(&s.clusterFile, "cluster-file", os.Getenv(clusterfile.EnvFile), "workload: sandboxes are Pods of the cluster that this file speaks of; without one a host runs them")
+	f.BoolVar(&s.watchNodes, "watch-nodes", false, "workload, with a cluster file: have sandboxes put away when their node is cordoned; takes the right to watch nodes")
 	f.DurationVar(&s.awaitInstall, "await-install", 0, "all but the host: how long to wait for 'holdfast install' to be done; 0 fails where it isn't")
 	s.observing.flags(cmd)
 	return cmd
@@ -90,6 +95,8 @@ type served struct {
 	addr, agentsAddr, agentSocket, healthAddr, version        string
 	hostName, dataDir, sandboxd, isolation, listen, advertise string
 	share, agentsURL                                          []string
+	clusterFile                                               string
+	watchNodes                                                bool
 	awaitInstall                                              time.Duration
 	observing                                                 observing
 }
@@ -159,8 +166,9 @@ func (s served) open(ctx context.Context, service string, env *parts.Env, h *hea
 	switch service {
 	case "workload":
 		if env.Key, err = keyfile.Private(os.Getenv(EnvKeyFile)); err != nil {
-			err = fmt.Errorf("%s: %w", EnvKeyFile, err)
+			return fmt.Errorf("%s: %w", EnvKeyFile, err)
 		}
+		env.Kubernetes, err = s.kubernetes(ctx)
 	case "gateway":
 		err = s.gateway(ctx, env)
 	case "host":

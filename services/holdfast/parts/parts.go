@@ -56,6 +56,9 @@ type Env struct {
 	// HostName is the host of the sandboxes; for the workload service and the host.
 	// Empty is workload.DefaultHost.
 	HostName string
+	// Kubernetes is for the workload service where sandboxes are Pods; nil where a host
+	// runs them.
+	Kubernetes *workload.Kubernetes
 	// Host is what only the host needs.
 	Host Host
 	// Gateway is where the gateway serves.
@@ -289,6 +292,7 @@ func (e Env) Workload(ctx context.Context) error {
 	defer b.close()
 	return workload.Run(ctx, workload.Config{
 		Config: e.serving(b, "workload"), Key: e.Key, Runtimes: b.reader, Host: e.HostName,
+		Kubernetes: e.Kubernetes,
 	})
 }
 

@@ -77,12 +77,12 @@ func (d *Driver) again(ctx context.Context, c driver.Claim, claim *extensionsv1b
 	_, was := d.memos.of(s.claim)
 	state, cause := s.state(was)
 	switch {
+	case state == driver.StateSuspended:
+		return d.restart(ctx, c, s, was)
 	case was == record{}:
 		return d.await(ctx, c, claim.UID, was)
 	case state == driver.StateRunning:
 		return d.handed(c.Ref, s, was, nil), nil
-	case state == driver.StateSuspended:
-		return d.restart(ctx, c, s, was)
 	}
 	switch cause {
 	case driver.CauseClaimDeleted, driver.CauseSandboxDeleted, driver.CauseManyPods:

@@ -132,6 +132,8 @@ func agentEnd(pod *corev1.Pod) (end *corev1.ContainerStateTerminated, over bool)
 // running, as far as it goes.
 func (s sight) state(was record) (driver.State, string) {
 	switch {
+	case was == record{} && s.suspended():
+		return driver.StateSuspended, ""
 	case was == record{}:
 		return driver.StateRunning, ""
 	case s.claim.DeletionTimestamp != nil:

@@ -97,7 +97,24 @@ func (a *App) Due(ctx context.Context, tenant, id string, _ session.Deadline) er
 	if err != nil {
 		return err
 	}
-	return a.step(ctx, tenant, id, "deadline:claim", decider.Due(a.keeps(ctx, w)))
+	cause, detail := a.explain(ctx, w)
+	return a.step(ctx, tenant, id, "deadline:claim", decider.Due(a.keeps(ctx, w), cause, detail))
+}
+
+// explain says what a start has waited for, where the driver knows.
+func (a *App) explain(ctx context.Context, w want) (cause, detail string) {
+	explainer, ok := a.driver.(driver.Explainer)
+	if !ok {
+		return decider.CauseTimeout, ""
+	}
+	t := explainer.Explain(ctx, w.ref)
+	switch {
+	case t == nil:
+		return decider.CauseTimeout, ""
+	case t.Cause == driver.CauseSlow:
+		return decider.CauseTimeout, t.Detail
+	}
+	return t.Cause, t.Detail
 }
 
 // want is what a step needs of a session.
@@ -108,6 +125,7 @@ type want struct {
 	podUID  string
 	runtime session.RuntimeRef
 	claimAt time.Time
+	until   time.Time // the sandbox's backstop; zero for none
 	claimed session.Workload
 	keep    bool // the workspace, at the release
 }
@@ -128,9 +146,21 @@ func (a *App) look(ctx context.Context, tenant, id string) (want, error) {
 		if at, ok := st.ClaimAt(); ok {
 			w.claimAt = at
 		}
+		w.until = backstop(st)
 		return nil
 	})
 	return w, err
+}
+
+// backstopAfter is how long after a session's greatest age its cluster may remove its
+// sandbox by itself. Until then it is this service's to do, however long it was away.
+const backstopAfter = 24 * time.Hour
+
+func backstop(s *session.State) time.Time {
+	if s.MaxAt.IsZero() {
+		return time.Time{}
+	}
+	return s.MaxAt.Add(backstopAfter)
 }
 
 // spec reads a pinned revision and words it for the driver.

@@ -123,15 +123,34 @@ func (a *App) release(ctx context.Context, w want) error {
 
 func (a *App) claimOf(ctx context.Context, w want) (driver.Claim, error) {
 	spec, err := a.spec(ctx, w.ref.Tenant, w.runtime)
-	return driver.Claim{Ref: w.ref, Intent: w.intent, Epoch: a.cfg.Epoch, Runtime: spec}, err
+	return driver.Claim{Ref: w.ref, Intent: w.intent, Epoch: a.cfg.Epoch, Runtime: spec, Until: w.until}, err
+}
+
+// start has the driver start a sandbox. One in a cluster takes as long as the cluster
+// likes: it is waited for a while, and then the session is looked at again, which may
+// have been ended meanwhile. again says so.
+func (a *App) start(
+	ctx context.Context, w want, how func(context.Context, driver.Claim) (driver.Sandbox, error),
+) (box driver.Sandbox, again bool, err error) {
+	c, err := a.claimOf(ctx, w)
+	if err != nil {
+		return driver.Sandbox{}, false, err
+	}
+	if _, resumable := a.driver.(driver.Explainer); !resumable {
+		box, err = how(ctx, c)
+		return box, false, err
+	}
+	wait, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	box, err = how(wait, c)
+	return box, err != nil && wait.Err() != nil && ctx.Err() == nil && a.cfg.Now().Before(w.claimAt), err
 }
 
 func (a *App) claim(ctx context.Context, w want) error {
-	c, err := a.claimOf(ctx, w)
-	if err != nil {
-		return a.failed(ctx, w, err)
+	box, again, err := a.start(ctx, w, a.driver.Claim)
+	if again {
+		return nil
 	}
-	box, err := a.driver.Claim(ctx, c)
 	if err != nil {
 		return a.failed(ctx, w, err)
 	}
@@ -165,11 +184,10 @@ func (a *App) becomeReady(ctx context.Context, w want) error {
 }
 
 func (a *App) resume(ctx context.Context, w want) error {
-	c, err := a.claimOf(ctx, w)
-	if err != nil {
-		return a.notResumed(ctx, w, err)
+	box, again, err := a.start(ctx, w, a.driver.Resume)
+	if again {
+		return nil
 	}
-	box, err := a.driver.Resume(ctx, c)
 	if err != nil {
 		return a.notResumed(ctx, w, err)
 	}
@@ -261,6 +279,9 @@ func (a *App) verdict(ctx context.Context, w want, err error) (cause string, _ e
 	case errors.Is(err, driver.ErrOlderIntent), ctx.Err() != nil:
 		return "", err
 	case !a.cfg.Now().Before(w.claimAt):
+		if t, ok := errors.AsType[*driver.StartError](err); ok && t.Cause != driver.CauseSlow {
+			return t.Cause, err
+		}
 		return decider.CauseTimeout, err
 	case errors.Is(err, driver.ErrUnreachable):
 		return "", err // asked again as everything else of that host
@@ -277,6 +298,9 @@ func isGone(err error) bool {
 
 // causeOf names an error's cause; final says that trying again doesn't help.
 func causeOf(err error) (cause string, final bool) {
+	if t, ok := errors.AsType[*driver.StartError](err); ok {
+		return t.Cause, t.Final
+	}
 	for _, c := range []struct {
 		is    error
 		cause string
@@ -287,6 +311,7 @@ func causeOf(err error) (cause string, final bool) {
 		{driver.ErrInvalid, decider.CauseInvalid, true},
 		{driver.ErrNotFound, decider.CauseDied, true}, // only a resume meets it
 		{driver.ErrWorkspaceGone, decider.CauseWorkspace, true},
+		{driver.ErrForeign, decider.CauseForeign, true},
 		{driver.ErrStart, decider.CauseStart, false},
 		{driver.ErrBindRefused, decider.CauseBind, false},
 		{driver.ErrNotRunning, decider.CauseDied, false},

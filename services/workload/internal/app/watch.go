@@ -109,12 +109,13 @@ func (a *App) compare(ctx context.Context, f driver.Found) error {
 	var (
 		known, released, keep bool
 		intent                uint64
+		until                 time.Time
 	)
 	err = a.sessions.Read(ctx, subject, func(s eventlog.Snapshot[*session.State]) error {
 		w := s.State.Workload
 		known, intent = s.Exists() && w.Generation >= f.Generation, s.State.IntentN
 		released = w.Generation == f.Generation && w.Status == session.WorkloadReleased
-		keep = decider.KeepsWorkspace(s.State)
+		keep, until = decider.KeepsWorkspace(s.State), backstop(s.State)
 		return nil
 	})
 	switch {
@@ -127,6 +128,9 @@ func (a *App) compare(ctx context.Context, f driver.Found) error {
 		return a.driver.Release(ctx, f.Ref, intent, keep)
 	}
 	a.requeue.Enqueue(reactor.Key{Tenant: f.Tenant, Session: f.Session})
+	if b, ok := a.driver.(driver.Backstop); ok {
+		return b.Extend(ctx, f.Ref, until)
+	}
 	return nil
 }
 

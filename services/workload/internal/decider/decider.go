@@ -198,12 +198,13 @@ const (
 	CauseStart      = "start-failed"
 	CauseBind       = "bind-refused"
 	CauseWorkspace  = "workspace-gone"
+	CauseForeign    = "sandbox-name-taken"
 )
 
 // Due decides the claim deadline; it is checked here again. A resume that came to
 // nothing is a loss, a claim what fruitless says; kept says whether the workspace
-// outlives it.
-func Due(kept bool) Decide {
+// outlives it, cause and detail what it has waited for.
+func Due(kept bool, cause, detail string) Decide {
 	return func(s *session.State, now time.Time) ([]events.Record, error) {
 		at, ok := s.ClaimAt()
 		if !ok || s.Ending || s.Ended || at.After(now) {
@@ -211,8 +212,12 @@ func Due(kept bool) Decide {
 		}
 		w := s.Workload
 		if w.Status == session.WorkloadSuspended {
-			return records(session.Lost{Generation: w.Generation, Cause: CauseTimeout, WorkspaceKept: kept})
+			return records(session.Lost{Generation: w.Generation, Cause: cause, WorkspaceKept: kept})
 		}
-		return fruitless(s, session.Failed{Generation: w.Generation, Cause: CauseTimeout, Detail: "not ready in " + s.Terms.Claim.String()}, kept)
+		late := "not ready in " + s.Terms.Claim.String()
+		if detail != "" {
+			late += ": " + detail
+		}
+		return fruitless(s, session.Failed{Generation: w.Generation, Cause: cause, Detail: late}, kept)
 	}
 }

@@ -136,7 +136,7 @@ func TestFruitlessClaimsOfASessionThatWorked(t *testing.T) {
 		if got := given.Outcome(failed(st, given.Start)); got != tc.want {
 			t.Errorf("%s: failed: %s, want %s", name, got, tc.want)
 		}
-		records, err := decider.Due(true)(st, given.Start.Add(given.Terms.Claim.D()))
+		records, err := decider.Due(true, decider.CauseTimeout, "")(st, given.Start.Add(given.Terms.Claim.D()))
 		if got := given.Outcome(records, err); got != tc.want {
 			t.Errorf("%s: due: %s, want %s", name, got, tc.want)
 		}
@@ -190,7 +190,7 @@ func TestDue(t *testing.T) {
 		"terminated while claimed": {given.Claimed.And(session.Terminated{}), claim, "nothing"},
 		"failed already":           {given.Failed, claim, "nothing"},
 	} {
-		if got := given.Outcome(decider.Due(true)(given.Given(t, tc.past), given.Start.Add(tc.after))); got != tc.want {
+		if got := given.Outcome(decider.Due(true, decider.CauseTimeout, "")(given.Given(t, tc.past), given.Start.Add(tc.after))); got != tc.want {
 			t.Errorf("%s: %s, want %s", name, got, tc.want)
 		}
 	}
