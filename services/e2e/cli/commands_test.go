@@ -22,7 +22,7 @@ func TestCommands(t *testing.T) {
 	}()
 	for name, test := range map[string]func(*testing.T, *place){
 		"a session's life": life, "questions": questions, "cancel": cancel, "watch": watch,
-		"runtimes": runtimes, "policies": policies, "the demo": demo, "doctor and version": doctor, "exit codes": exitCodes,
+		"runtimes": runtimes, "AgentCube": agentCube, "policies": policies, "the demo": demo, "doctor and version": doctor, "exit codes": exitCodes,
 		"a live view": live, "a live view of hostile text": liveHostile, "lines in a terminal": livePlain,
 		"a session's history": history, "more time": extend, "a shell's Tab": completion,
 	} {
@@ -175,6 +175,36 @@ entrypoints: [{name: app, port: %d, ready: /health}]
 	says(t, p.run(0, "runtime", "remove", "coder"), "coder is removed")
 	harness.Eventually(t, "it is listed no more", func() bool { return !strings.Contains(p.run(0, "runtime", "list"), "coder@") })
 	says(t, p.run(3, "session", "create", "coder"), "coder")
+}
+
+// Manifests of AgentCube are runtimes, too, beside others in one file: all or none of
+// it is read.
+func agentCube(t *testing.T, p *place) {
+	const file = `
+name: ours
+kind: agent
+adapter: {protocol: none}
+sandbox: {command: [/holdfast/sandboxd, shell-agent]}
+---
+apiVersion: runtime.agentcube.volcano.sh/v1alpha1
+kind: CodeInterpreter
+metadata: {name: theirs, namespace: %s}
+spec:
+  template: {image: acme/python, command: [/holdfast/sandboxd, shell-agent], resources: {limits: {memory: 64Mi}}}
+  %s: 10m
+`
+	says(t, p.run(1, "runtime", "apply", "-f", p.file("wrong.yaml", fmt.Sprintf(file, "default", "sessionTimeOut"))),
+		"CodeInterpreter theirs", "/spec/sessionTimeOut")
+	says(t, p.run(1, "runtime", "apply", "-f", p.file("wrong.yaml", fmt.Sprintf(file, "team-b", "sessionTimeout"))), "/metadata/namespace", "team-b")
+	if list := p.run(0, "runtime", "list"); strings.Contains(list, "ours") {
+		t.Errorf("a file with a wrong document was applied in part: %s", list)
+	}
+	says(t, p.run(0, "runtime", "apply", "-f", p.file("both.yaml", fmt.Sprintf(file, "default", "sessionTimeout"))),
+		"runtime ours is at revision 1", "runtime theirs is at revision 1")
+	if r := parse[api.Runtime](p, "runtime", "show", "theirs"); r.Spec.Kind != "code-interpreter" || r.Spec.Timeouts.Idle != "10m0s" ||
+		r.Spec.Sandbox.Resources.Limits.Memory != "64Mi" || r.Spec.OnIdle != api.OnIdleEnd {
+		t.Errorf("the manifest became %+v", r.Spec)
+	}
 }
 
 func policies(t *testing.T, p *place) {
