@@ -66,6 +66,8 @@ type world struct {
 	cfg     gateway.Config
 	// stopGateway and stopAll end what runs, and return when it has ended.
 	stopGateway, stopAll func()
+	// run runs something until stop or the test's end.
+	run func(name string, f func(context.Context) error) (stop func())
 	// url and agents are the two listeners.
 	url, agents string
 	tokens      string
@@ -79,6 +81,8 @@ type world struct {
 	// endpoints say where a session's sandbox answers.
 	endpoints map[string]string
 	locates   int
+	// redeemBind answers Pods, where there are any.
+	redeemBind command.Handler
 }
 
 // option changes a world before it starts.
@@ -98,7 +102,7 @@ func start(t *testing.T, options ...option) *world {
 	var services sync.WaitGroup
 	w.stopAll = func() { stop(); services.Wait() }
 	t.Cleanup(w.stopAll)
-	run := func(name string, f func(context.Context) error) (stop func()) {
+	w.run = func(name string, f func(context.Context) error) (stop func()) {
 		ctx, cancel := context.WithCancel(running)
 		ended := make(chan struct{})
 		services.Go(func() {
@@ -109,10 +113,9 @@ func start(t *testing.T, options ...option) *world {
 		})
 		return func() { cancel(); <-ended }
 	}
-	run("session", func(ctx context.Context) error { return session.Run(ctx, w.serving(broker.UserSession)) })
-	run("policy", func(ctx context.Context) error { return policy.Run(ctx, w.serving(broker.UserPolicy)) })
+	w.run("session", func(ctx context.Context) error { return session.Run(ctx, w.serving(broker.UserSession)) })
+	w.run("policy", func(ctx context.Context) error { return policy.Run(ctx, w.serving(broker.UserPolicy)) })
 	w.workload, w.runner = w.storeAs(broker.UserWorkload), w.storeAs(broker.UserRunner)
-	w.serveWorkload()
 
 	cfg := gateway.Config{
 		NC: w.nats.NC(broker.UserGateway), Log: w.log, Epoch: w.nats.Genesis.Epoch, Views: down(t, w.nats.Genesis.Epoch), Output: w.output(),
@@ -125,12 +128,13 @@ func start(t *testing.T, options ...option) *world {
 	for _, o := range options {
 		o(w, &cfg)
 	}
+	w.serveWorkload(cfg.Logger)
 	if w.gateway, err = gateway.New(cfg); err != nil {
 		t.Fatal(err)
 	}
 	w.url, w.agents = "http://"+cfg.Listener.Addr().String(), "http://"+cfg.AgentListener.Addr().String()
 	w.cfg = cfg
-	w.stopGateway = run("gateway", w.gateway.Run)
+	w.stopGateway = w.run("gateway", w.gateway.Run)
 	w.await(events.ServiceSession, events.ServicePolicy)
 	return w
 }
@@ -213,12 +217,16 @@ func (w *world) await(services ...events.Service) {
 
 // serveWorkload answers the workload service's verbs: runtimes are applied as
 // they come, and sandboxes are where the test says.
-func (w *world) serveWorkload() {
+func (w *world) serveWorkload(logger *slog.Logger) {
 	log, nc := w.logAs(broker.UserWorkload)
 	w.runtimes = eventlog.NewStore(eventlog.Config[*runtime.State]{Log: log, New: runtime.New, Service: events.ServiceWorkload})
-	server, err := command.Serve(nc, events.ServiceWorkload, map[string]command.Handler{
+	handlers := map[string]command.Handler{
 		verbs.RuntimeApply: w.applyRuntime, verbs.RuntimeRemove: w.removeRuntime, verbs.Locate: w.locate,
-	}, quiet)
+	}
+	if w.redeemBind != nil {
+		handlers[verbs.RedeemBind] = w.redeemBind
+	}
+	server, err := command.Serve(nc, events.ServiceWorkload, handlers, logger)
 	if err != nil {
 		w.t.Fatal(err)
 	}
