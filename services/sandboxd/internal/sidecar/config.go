@@ -101,11 +101,20 @@ func (c config) agent(log *slog.Logger) *supervise.Agent {
 		watch.ReadyPath = ""
 	}
 	if c.agentPort != 0 {
-		watch.Addr = net.JoinHostPort("127.0.0.1", strconv.Itoa(c.agentPort))
+		watch.Addr = net.JoinHostPort(c.loopback(), strconv.Itoa(c.agentPort))
 	}
 	a.Entry = func(asks supervise.Answers) supervise.Entrypoint {
 		watch.Answers = asks
 		return entrypoint.Watch(watch)
 	}
 	return a
+}
+
+// loopback is the Pod's, which the agent shares: it serves where it reaches the relay.
+func (c config) loopback() string {
+	host, _, err := net.SplitHostPort(c.relay)
+	if err != nil || host == "" {
+		return "127.0.0.1"
+	}
+	return host
 }

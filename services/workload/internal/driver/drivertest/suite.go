@@ -35,6 +35,8 @@ func Run(t *testing.T, open func(t *testing.T) Subject) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			s := open(t)
+			// Sessions of the suite have a volume: equal names and revisions have equal contents.
+			s.Runtime.HasVolume = true
 			tt.test(t, suite{s.Driver, s.Runtime, s.Isolation})
 		})
 	}
@@ -48,9 +50,7 @@ type suite struct {
 
 // claim is a claim of a session by name, with a volume.
 func (s suite) claim(session string, generation, intent uint64) driver.Claim {
-	runtime := s.runtime
-	runtime.HasVolume = true
-	return driver.Claim{Ref: driver.Ref{Tenant: "default", Session: session, Generation: generation}, Intent: intent, Epoch: "e-1", Runtime: runtime}
+	return driver.Claim{Ref: driver.Ref{Tenant: "default", Session: session, Generation: generation}, Intent: intent, Epoch: "e-1", Runtime: s.runtime}
 }
 
 // only returns the one sandbox of a list.
@@ -183,7 +183,7 @@ func testSuspend(t *testing.T, s suite) {
 func testNoVolume(t *testing.T, s suite) {
 	t.Helper()
 	c := s.claim("s-1", 1, 5)
-	c.Runtime.HasVolume = false
+	c.Runtime.Revision, c.Runtime.HasVolume = 11, false
 	Start(t, s.driver, c)
 	s.shell(t, c.Ref, "echo x > file; ls", "file")
 	must(t, s.driver.Suspend(t.Context(), c.Ref, 6))
@@ -355,7 +355,7 @@ func testPoolRevision(t *testing.T, s suite) {
 func testEntrypoint(t *testing.T, s suite) {
 	t.Helper()
 	c := s.claim("s-1", 1, 5)
-	c.Runtime.Argv = []string{"/bin/sh", "-c", "exit 3"}
+	c.Runtime.Revision, c.Runtime.Argv = 12, []string{"/bin/sh", "-c", "exit 3"}
 	_, err := s.driver.Claim(t.Context(), c)
 	must(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), deadline)

@@ -9,9 +9,11 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -23,7 +25,9 @@ func main() {
 	http.HandleFunc("GET /health", func(http.ResponseWriter, *http.Request) {})
 	http.HandleFunc("POST /sh", run)
 	http.HandleFunc("GET /holdfast", askHoldfast)
-	server := http.Server{Addr: "127.0.0.1:" + os.Getenv("PORT"), ReadHeaderTimeout: 10 * time.Second}
+	// Where Pods are processes of one machine, each has another address for its loopback.
+	address := net.JoinHostPort(cmp.Or(os.Getenv("LOOPBACK"), "127.0.0.1"), os.Getenv("PORT"))
+	server := http.Server{Addr: address, ReadHeaderTimeout: 10 * time.Second}
 	slog.Error("can't serve", "err", server.ListenAndServe())
 	os.Exit(1)
 }
