@@ -3,6 +3,7 @@ package eventlog
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/holdfast-io/holdfast/events"
 )
@@ -15,7 +16,7 @@ func (nothing) Apply(events.Message) error { return nil }
 // forgotten is off the account; the last one stays however large it is.
 func TestCacheIsBoundedInBytes(t *testing.T) {
 	t.Parallel()
-	c := newCache[nothing](4, 1000)
+	c := newCache[nothing](4, 1000, time.Hour, time.Now)
 	kept := func() (s string) {
 		for i := range 7 {
 			if _, ok := c.Peek(fmt.Sprint(i)); ok {
@@ -39,7 +40,7 @@ func TestCacheIsBoundedInBytes(t *testing.T) {
 		{func() { add(0, 1) }, "0", 1},
 		{func() { c.Remove("0") }, "", 0},
 	} {
-		if step.do(); kept() != step.want || c.size != step.size || len(c.sizes) != c.open.Len()+c.over.Len() {
+		if step.do(); kept() != step.want || c.size != step.size || len(c.uses) != c.open.Len()+c.over.Len() {
 			t.Fatalf("%q are kept, %d bytes; want %q, %d", kept(), c.size, step.want, step.size)
 		}
 	}
@@ -55,7 +56,7 @@ func (l life) Over() bool               { return bool(l) }
 // open stays, however much ends beside it.
 func TestCacheKeepsFewThatAreOver(t *testing.T) {
 	t.Parallel()
-	c := newCache[life](100, 1000)
+	c := newCache[life](100, 1000, time.Hour, time.Now)
 	add := func(subject string, over bool, bytes int) {
 		c.Add(subject, &entry[life]{state: life(over), bytes: bytes})
 	}
@@ -65,8 +66,8 @@ func TestCacheKeepsFewThatAreOver(t *testing.T) {
 		add(subject, false, 10)
 		add(subject, true, 10)
 	}
-	if c.over.Len() != overKept || c.open.Len() != 1 || c.size != 10*(overKept+1) || len(c.sizes) != overKept+1 {
-		t.Errorf("%d over and %d open are kept, %d bytes of %d", c.over.Len(), c.open.Len(), c.size, len(c.sizes))
+	if c.over.Len() != overKept || c.open.Len() != 1 || c.size != 10*(overKept+1) || len(c.uses) != overKept+1 {
+		t.Errorf("%d over and %d open are kept, %d bytes of %d", c.over.Len(), c.open.Len(), c.size, len(c.uses))
 	}
 	if e, ok := c.Get("89"); !ok || !e.state.Over() {
 		t.Error("the last one is gone, or is still held for open")
@@ -78,5 +79,28 @@ func TestCacheKeepsFewThatAreOver(t *testing.T) {
 	add("ended", true, 20)
 	if _, ok := c.Peek("ended"); !ok || c.over.Len() != 1 || c.open.Len() != 1 {
 		t.Errorf("%d over and %d open are kept", c.over.Len(), c.open.Len())
+	}
+}
+
+// What nobody uses goes with the next that comes, however much room there is; what is
+// used stays.
+func TestCacheForgetsWhatIsNotUsed(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(0, 0)
+	c := newCache[nothing](100, 1000, time.Minute, func() time.Time { return now })
+	add := func(subject string) { c.Add(subject, &entry[nothing]{bytes: 1}) }
+	add("left")
+	add("read")
+	now = now.Add(time.Minute)
+	if _, ok := c.Get("read"); !ok {
+		t.Fatal("one that was used a minute ago is gone")
+	}
+	now = now.Add(time.Second)
+	add("new")
+	if _, ok := c.Peek("left"); ok || c.size != 2 || len(c.uses) != 2 {
+		t.Errorf("what was not used is there: %v; %d bytes of %d are kept", ok, c.size, len(c.uses))
+	}
+	if _, ok := c.Peek("read"); !ok {
+		t.Error("what was read a second ago is gone")
 	}
 }

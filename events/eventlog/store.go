@@ -47,6 +47,9 @@ type Config[A Aggregate] struct {
 	// CacheBytes bounds them by the data of the events that they are folded from; 0
 	// means 256 MiB.
 	CacheBytes int
+	// CacheIdle is for how long one stays that isn't used; 0 means 5 minutes. Loading it
+	// again costs some milliseconds.
+	CacheIdle time.Duration
 	// Now is the clock that decisions get; nil means time.Now.
 	Now func() time.Time
 	// Epoch is passed to Copy: a copy of another epoch is of no use.
@@ -97,7 +100,12 @@ func NewStore[A Aggregate](cfg Config[A]) *Store[A] {
 	if cfg.CacheBytes == 0 {
 		cfg.CacheBytes = 256 << 20
 	}
-	return &Store[A]{cfg: cfg, cache: newCache[A](cfg.CacheSize, cfg.CacheBytes), copying: make(chan struct{}, copiesAtOnce)}
+	if cfg.CacheIdle == 0 {
+		cfg.CacheIdle = 5 * time.Minute
+	}
+	// Not cfg.Now: that is the clock of decisions, which may step.
+	kept := newCache[A](cfg.CacheSize, cfg.CacheBytes, cfg.CacheIdle, time.Now)
+	return &Store[A]{cfg: cfg, cache: kept, copying: make(chan struct{}, copiesAtOnce)}
 }
 
 // Command says who wants something done, under which id.
