@@ -111,7 +111,9 @@ func ownWords(pod corev1.PodSpec, wrong *refusals) {
 	}
 }
 
-// container refuses names, ports and volumes of ours.
+// container refuses names, ports and volumes of ours. A port without a protocol gets the
+// one that agent-sandbox's definition would give it, so that a template is kept as it was
+// made.
 func container(at string, c corev1.Container, wrong *refusals) {
 	if strings.HasPrefix(c.Name, reserved) {
 		wrong.add(at+"/name", "names that begin with %s are Holdfast's", reserved)
@@ -119,6 +121,9 @@ func container(at string, c corev1.Container, wrong *refusals) {
 	for i, p := range c.Ports {
 		if p.ContainerPort == Port || p.ContainerPort == RelayPort {
 			wrong.add(fmt.Sprintf("%s/ports/%d/containerPort", at, i), "%d is sandboxd's", p.ContainerPort)
+		}
+		if p.Protocol == "" {
+			c.Ports[i].Protocol = corev1.ProtocolTCP
 		}
 	}
 	for i, m := range c.VolumeMounts {

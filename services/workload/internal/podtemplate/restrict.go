@@ -56,11 +56,10 @@ func restrict(pod *corev1.PodSpec, spec driver.RuntimeSpec, o Options, wrong *re
 	unset(&c.FSGroup, &group)
 	unset(&c.FSGroupChangePolicy, &onMismatch)
 	unset(&c.SeccompProfile, &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault})
-	for i := range pod.InitContainers {
-		pod.InitContainers[i].SecurityContext = restricted(pod.InitContainers[i].SecurityContext)
-	}
-	for i := range pod.Containers {
-		pod.Containers[i].SecurityContext = restricted(pod.Containers[i].SecurityContext)
+	for _, containers := range [][]corev1.Container{pod.InitContainers, pod.Containers} {
+		for i := range containers {
+			containers[i].SecurityContext = restricted(containers[i].SecurityContext)
+		}
 	}
 	level := api.LevelVersion{Level: api.LevelRestricted, Version: api.LatestVersion()}
 	for _, result := range podSecurity.EvaluatePod(level, &metav1.ObjectMeta{}, pod) {
