@@ -11,8 +11,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	"github.com/holdfast-io/holdfast/services/internal/kubetest/internal/kubelet"
@@ -101,6 +103,8 @@ func (w wrapped) Run() int {
 
 // start starts every part, or none.
 func start(assets string) (_ *Cluster, err error) {
+	// What client libraries say of watches that end is no part of a test's output.
+	klog.SetLogger(logr.Discard())
 	c := &Cluster{}
 	defer func() {
 		if err != nil {
@@ -176,6 +180,7 @@ func (c *Cluster) startAPIServer(assets, dir string) (kubeconfig string, err err
 	c.stops = append(c.stops, env.Stop)
 	// Clients here are never slowed down by themselves.
 	config.QPS, config.Burst = -1, 0
+	config.WarningHandler = rest.NoWarnings{}
 	c.config = config
 	if c.client, err = kubernetes.NewForConfig(config); err != nil {
 		return "", err

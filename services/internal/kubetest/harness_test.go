@@ -63,7 +63,6 @@ func program(name string, env ...corev1.EnvVar) corev1.Container {
 			{Name: "WHO", Value: "main"},
 			{Name: "UID", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.uid"}}},
 		}, env...),
-		ReadinessProbe: nil,
 	}
 }
 

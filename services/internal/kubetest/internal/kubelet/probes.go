@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// probeEager is how often is looked for a probe's first success.
+	// probeEager is how soon a probe is tried again before its first success, at first.
 	probeEager = 10 * time.Millisecond
 	// probeHaste divides a probe's period: ten seconds would be long in a test.
 	probeHaste = 10
@@ -76,7 +76,7 @@ func (w *worker) startProbes(c *containerRun) {
 // would have, had it been tried at its own period.
 func (p *probe) first(ctx context.Context, bounded bool) error {
 	limit := time.Duration(p.spec.InitialDelaySeconds)*time.Second + p.period()*time.Duration(max(p.spec.FailureThreshold, 1))
-	began := time.Now()
+	began, wait := time.Now(), probeEager
 	for {
 		err := p.once(ctx)
 		if err == nil || ctx.Err() != nil {
@@ -85,9 +85,11 @@ func (p *probe) first(ctx context.Context, bounded bool) error {
 		if bounded && time.Since(began) > limit {
 			return err
 		}
-		if !pause(ctx, probeEager) {
+		if !pause(ctx, wait) {
 			return nil
 		}
+		// Who takes long isn't kept from its work by being asked.
+		wait = min(wait*5/4, p.period()/probeHaste)
 	}
 }
 

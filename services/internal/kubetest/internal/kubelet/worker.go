@@ -195,6 +195,9 @@ func (w *worker) initialize() bool {
 			continue
 		}
 		w.keep(c)
+		if c.succeeded() {
+			continue
+		}
 		if c.stopped() && !w.restarts(c) {
 			w.over = true
 			w.end()
