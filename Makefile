@@ -34,6 +34,9 @@ FAULT_TIMEOUT ?= 20m
 # The suites of services/e2e that take minutes each have a target of their own, and
 # one after the other: they fill disks, kill processes and want the whole machine.
 SLOW        := agents|baddays|console|isolation|large|processes
+# What is tested against a real API server: without KUBEBUILDER_ASSETS, as in make
+# test, those tests are skipped, loudly.
+KUBE        := internal/kubetest|workload/internal/(agentsandbox|podtemplate|tokenreview)|e2e/(chart|kube)
 CLUSTER_PKG := ./events/eventlog/...
 FAULT_PKG   := ./services/e2e/faults/...
 AGUI_PKG    := ./services/e2e/aguinorth/...
@@ -92,6 +95,11 @@ test-slow: ## Run the slow suites: agents, bad days, the console, isolation, lar
 	@scripts/prereq.sh linux go cc postgres
 	go test -race -p 1 -timeout $(FAULT_TIMEOUT) $(if $(RUN),-run '$(RUN)') $$(go list work | grep -E '/services/e2e/($(SLOW))(/|$$)')
 	go test -p 1 -timeout $(FAULT_TIMEOUT) -run '$(or $(RUN),TestManyOpenSessions|TestLongSession|TestOutput|TestMegabytes|TestTheLimit)' ./services/e2e/baddays ./services/e2e/isolation ./services/e2e/large
+
+.PHONY: test-kube
+test-kube: ## Run what needs Kubernetes against a real API server (docs/kubernetes.md)
+	@scripts/prereq.sh linux go cc postgres
+	assets=$$(scripts/kube.sh --path) && KUBEBUILDER_ASSETS=$$assets HOLDFAST_REQUIRE_KUBE=1 go test -race -p 1 -timeout $(FAULT_TIMEOUT) $(if $(RUN),-run '$(RUN)') $(or $(PKG),$$(go list work | grep -E '/services/($(KUBE))(/|$$)'))
 
 .PHONY: test-cluster
 test-cluster: ## Run the log's suite on three clustered NATS servers
