@@ -40,7 +40,7 @@ func (d *Driver) ensure(ctx context.Context, c driver.Claim, create bool) (drive
 	if err := c.Validate(); err != nil {
 		return driver.Sandbox{}, err
 	}
-	key, err := d.key(c.Ref)
+	key, err := d.keyFor(c.Ref)
 	if err != nil {
 		return driver.Sandbox{}, err
 	}
@@ -243,7 +243,7 @@ func lifecycle(until time.Time) *extensionsv1beta1.Lifecycle {
 
 // Extend moves the time later at which a sandbox ends by itself.
 func (d *Driver) Extend(ctx context.Context, ref driver.Ref, until time.Time) error {
-	key, err := d.key(ref)
+	key, err := d.keyFor(ref)
 	if err != nil {
 		return err
 	}

@@ -186,8 +186,8 @@ func (d *Driver) describe(ref driver.Ref, s sight) driver.Found {
 	return f
 }
 
-// key names the claim of a sandbox.
-func (d *Driver) key(ref driver.Ref) (types.NamespacedName, error) {
+// keyFor names the claim of a sandbox.
+func (d *Driver) keyFor(ref driver.Ref) (types.NamespacedName, error) {
 	if err := ref.Validate(); err != nil {
 		return types.NamespacedName{}, err
 	}
@@ -207,7 +207,7 @@ func (d *Driver) Locate(_ context.Context, ref driver.Ref) (driver.Endpoint, err
 
 // running is a claim whose incarnation, as it was handed out, runs.
 func (d *Driver) running(ref driver.Ref) (sight, record, error) {
-	key, err := d.key(ref)
+	key, err := d.keyFor(ref)
 	if err != nil {
 		return sight{}, record{}, err
 	}
@@ -252,7 +252,7 @@ func (d *Driver) Ready(ctx context.Context, ref driver.Ref) (sandboxapi.Health, 
 	if err != nil {
 		return sandboxapi.Health{}, errors.Join(err, d.failedAgent(ref))
 	}
-	key, err := d.key(ref)
+	key, err := d.keyFor(ref)
 	if err != nil {
 		return sandboxapi.Health{}, err
 	}
@@ -287,7 +287,7 @@ func (d *Driver) Ready(ctx context.Context, ref driver.Ref) (sandboxapi.Health, 
 // failedAgent is ErrEntrypoint once the agent's container has ended, in the incarnation
 // that was handed out or by a restart after it.
 func (d *Driver) failedAgent(ref driver.Ref) error {
-	key, err := d.key(ref)
+	key, err := d.keyFor(ref)
 	if err != nil {
 		return err
 	}

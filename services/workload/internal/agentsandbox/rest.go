@@ -17,7 +17,7 @@ import (
 
 // Suspend ends the Pod and keeps Sandbox and volume.
 func (d *Driver) Suspend(ctx context.Context, ref driver.Ref, intent uint64) error {
-	key, err := d.key(ref)
+	key, err := d.keyFor(ref)
 	if err != nil {
 		return err
 	}
@@ -125,7 +125,7 @@ func (d *Driver) shown(ctx context.Context, written *agentsv1beta1.Sandbox) erro
 // Release removes the claim with all that it owns, and the session's volume unless it is
 // to be kept.
 func (d *Driver) Release(ctx context.Context, ref driver.Ref, intent uint64, keepWorkspace bool) error {
-	key, err := d.key(ref)
+	key, err := d.keyFor(ref)
 	if err != nil {
 		return err
 	}

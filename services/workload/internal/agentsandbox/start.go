@@ -22,7 +22,7 @@ import (
 // create makes c's claim and waits for its Sandbox. hadVolume says that an earlier one of
 // the session may have left its volume.
 func (d *Driver) create(ctx context.Context, c driver.Claim, hadVolume bool) (driver.Sandbox, error) {
-	key, err := d.key(c.Ref)
+	key, err := d.keyFor(c.Ref)
 	if err != nil {
 		return driver.Sandbox{}, err
 	}
@@ -100,7 +100,7 @@ func (d *Driver) wait(ctx context.Context, key types.NamespacedName, done func(s
 // hands that out. It fails as soon as the cluster knows a cause that waiting won't mend;
 // others are told when ctx ends.
 func (d *Driver) await(ctx context.Context, c driver.Claim, uid types.UID, was record) (driver.Sandbox, error) {
-	key, err := d.key(c.Ref)
+	key, err := d.keyFor(c.Ref)
 	if err != nil {
 		return driver.Sandbox{}, err
 	}
@@ -190,7 +190,7 @@ func (d *Driver) restart(ctx context.Context, c driver.Claim, s sight, was recor
 
 // Explain says what a start waits for, with what the cluster last warned of.
 func (d *Driver) Explain(ctx context.Context, ref driver.Ref) *driver.StartError {
-	key, err := d.key(ref)
+	key, err := d.keyFor(ref)
 	if err != nil {
 		return nil
 	}
