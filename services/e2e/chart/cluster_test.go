@@ -1,96 +1,69 @@
 package chart_test
 
 import (
-	"os"
-	"os/exec"
+	"fmt"
 	"path/filepath"
-	"strings"
-	"sync"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	extensionsv1beta1 "sigs.k8s.io/agent-sandbox/extensions/api/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
+
+	"github.com/holdfast-io/holdfast/services/internal/kubetest"
 )
 
-// cluster is an API server without a controller or a node: what it accepts and whom it
-// allows is what these tests are about.
+func TestMain(m *testing.M) { kubetest.Exit(m) }
+
+// cluster is an API server with agent-sandbox, as its administrator.
 type cluster struct {
 	client.Client
-	config     *rest.Config
-	kubeconfig string
+	*kubetest.Cluster
 }
 
-// running is the one of this package; TestMain stops it.
-var running struct {
-	sync.Mutex
-	env *envtest.Environment
-	*cluster
-}
-
-func TestMain(m *testing.M) {
-	code := m.Run()
-	if running.env != nil {
-		if err := running.env.Stop(); err != nil {
-			code = 1
-		}
-	}
-	os.Exit(code)
-}
-
-// apiServer gives the package's API server, with agent-sandbox's definitions and the
-// Prometheus operator's PodMonitor, of which no field is checked.
+// apiServer gives the package's cluster, which knows the Prometheus operator's
+// PodMonitor, too, but checks none of its fields.
 func apiServer(t *testing.T) *cluster {
 	t.Helper()
-	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
-		if os.Getenv("HOLDFAST_REQUIRE_KUBE") == "1" {
-			t.Fatal("KUBEBUILDER_ASSETS isn't set")
+	k := kubetest.Start(t)
+	known := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{scheme.AddToScheme, apiextensionsv1.AddToScheme, extensionsv1beta1.AddToScheme} {
+		if err := add(known); err != nil {
+			t.Fatal(err)
 		}
-		t.Skip("needs an API server: run make test-kube")
 	}
-	running.Lock()
-	defer running.Unlock()
-	if running.cluster != nil {
-		return running.cluster
-	}
-	dir, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/agent-sandbox").Output()
+	c, err := client.New(k.Config(), client.Options{Scheme: known})
 	if err != nil {
 		t.Fatal(err)
 	}
-	env := &envtest.Environment{
-		CRDDirectoryPaths: []string{filepath.Join(strings.TrimSpace(string(dir)), "k8s/crds")},
-		CRDs:              []*apiextensionsv1.CustomResourceDefinition{podMonitor()}, ErrorIfCRDPathMissing: true,
+	made := &cluster{Client: c, Cluster: k}
+	made.ensure(t, podMonitor())
+	return made
+}
+
+// kubeconfig is a file with an access.
+func kubeconfig(t *testing.T, access *rest.Config) string {
+	t.Helper()
+	const name = "test"
+	config := clientcmdapi.NewConfig()
+	config.Clusters[name] = &clientcmdapi.Cluster{Server: access.Host, CertificateAuthorityData: access.CAData}
+	config.AuthInfos[name] = &clientcmdapi.AuthInfo{
+		ClientCertificateData: access.CertData, ClientKeyData: access.KeyData, Token: access.BearerToken,
 	}
-	config, err := env.Start()
-	if err != nil {
+	config.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name}
+	config.CurrentContext = name
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := clientcmd.WriteToFile(*config, path); err != nil {
 		t.Fatal(err)
 	}
-	running.env = env
-	// Nothing bounds how often a test asks.
-	config.QPS = -1
-	admin, err := env.AddUser(envtest.User{Name: "admin", Groups: []string{"system:masters"}}, config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	raw, err := admin.KubeConfig()
-	if err != nil {
-		t.Fatal(err)
-	}
-	kubeconfig := filepath.Join(os.TempDir(), filepath.Base(t.TempDir())+".kubeconfig")
-	if err := os.WriteFile(kubeconfig, raw, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	c, err := client.New(config, client.Options{Scheme: scheme.Scheme})
-	if err != nil {
-		t.Fatal(err)
-	}
-	running.cluster = &cluster{Client: c, config: config, kubeconfig: kubeconfig}
-	return running.cluster
+	return path
 }
 
 // podMonitor is the definition of PodMonitors.
@@ -111,11 +84,16 @@ func podMonitor() *apiextensionsv1.CustomResourceDefinition {
 	}
 }
 
+// ensure makes an object, where it isn't there.
+func (c *cluster) ensure(t *testing.T, o client.Object) {
+	t.Helper()
+	if err := c.Create(t.Context(), o); err != nil && !apierrors.IsAlreadyExists(err) {
+		t.Fatal(fmt.Errorf("%T %s: %w", o, o.GetName(), err))
+	}
+}
+
 // ensureNamespace makes a namespace with the labels, where it isn't there.
 func (c *cluster) ensureNamespace(t *testing.T, name string, labels map[string]string) {
 	t.Helper()
-	err := c.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}})
-	if err != nil && !apierrors.IsAlreadyExists(err) {
-		t.Fatal(err)
-	}
+	c.ensure(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}})
 }

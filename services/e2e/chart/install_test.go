@@ -60,10 +60,10 @@ func TestInstallUpgradeUninstall(t *testing.T) {
 	c := apiServer(t)
 	const own, name = "holdfast-helm", "it"
 	values := []string{"--set", "tenants[0].name=helm,tenants[0].namespace=helm-tenant,tenants[0].create=true"}
-	chart := filepath.Join(root, "deploy/chart")
+	chart, access := filepath.Join(root, "deploy/chart"), kubeconfig(t, c.Config())
 	run := func(args ...string) string {
 		t.Helper()
-		out, err := helm(t, c.kubeconfig, append(args, "--namespace", own)...)
+		out, err := helm(t, access, append(args, "--namespace", own)...)
 		if err != nil {
 			t.Fatalf("helm %v: %v", args, err)
 		}

@@ -9,7 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 
 	"github.com/holdfast-io/holdfast/services/internal/kuberights"
 )
@@ -58,15 +57,10 @@ func TestRights(t *testing.T) {
 	}
 }
 
-// as speaks as a service account.
+// as speaks as a service account, by a token of its own.
 func (c *cluster) as(t *testing.T, namespace, name string) *kubernetes.Clientset {
 	t.Helper()
-	cfg := rest.CopyConfig(c.config)
-	cfg.Impersonate = rest.ImpersonationConfig{
-		UserName: "system:serviceaccount:" + namespace + ":" + name,
-		Groups:   []string{"system:serviceaccounts", "system:serviceaccounts:" + namespace, "system:authenticated"},
-	}
-	as, err := kubernetes.NewForConfig(cfg)
+	as, err := kubernetes.NewForConfig(c.ServiceAccount(t, namespace, name))
 	if err != nil {
 		t.Fatal(err)
 	}

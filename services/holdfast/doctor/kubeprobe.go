@@ -193,7 +193,9 @@ func (k *kube) blueprint(name, class, question string) extensionsv1beta1.Sandbox
 		Containers: []corev1.Container{{
 			Name: "probe", Image: k.file.Image, ImagePullPolicy: corev1.PullPolicy(k.file.PullPolicy),
 			Command: []string{"/usr/local/bin/sandboxd", "probe"},
-			Env:     []corev1.EnvVar{{Name: sandboxprobe.EnvTargets, Value: question}},
+			Env: []corev1.EnvVar{
+				{Name: sandboxprobe.EnvTargets, Value: question}, {Name: sandboxprobe.EnvAnswer, Value: sandboxprobe.AnswerFile},
+			},
 			SecurityContext: &corev1.SecurityContext{
 				RunAsNonRoot: &yes, RunAsUser: &uid, AllowPrivilegeEscalation: &no, ReadOnlyRootFilesystem: &yes,
 				Capabilities:   &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},

@@ -54,11 +54,7 @@ func run() error {
 	if err != nil {
 		return err
 	}
-	path := os.Getenv(sandboxprobe.EnvAnswer)
-	if path == "" {
-		path = sandboxprobe.AnswerFile
-	}
-	return os.WriteFile(path, answer, 0o600)
+	return os.WriteFile(os.Getenv(sandboxprobe.EnvAnswer), answer, 0o600)
 }
 
 // try tries all targets at once.
