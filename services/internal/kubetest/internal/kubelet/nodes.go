@@ -26,15 +26,11 @@ func newGate() *gate {
 	return g
 }
 
-// wait returns when work may go on, or ctx has ended.
-func (g *gate) wait(ctx context.Context) {
+// opened is closed while, or as soon as, work may go on.
+func (g *gate) opened() <-chan struct{} {
 	g.mu.Lock()
-	open := g.open
-	g.mu.Unlock()
-	select {
-	case <-open:
-	case <-ctx.Done():
-	}
+	defer g.mu.Unlock()
+	return g.open
 }
 
 func (g *gate) shut() {

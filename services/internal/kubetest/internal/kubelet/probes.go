@@ -50,6 +50,9 @@ func (w *worker) startProbes(c *containerRun) {
 				tell(func() { w.fail(c, "Startup", err) })
 				return
 			}
+			if ctx.Err() != nil {
+				return
+			}
 			tell(func() { c.started, c.ready = true, readiness == nil })
 		}
 		if liveness != nil {

@@ -3,6 +3,7 @@ package kubelet
 import (
 	"context"
 	"os"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -29,7 +30,8 @@ type worker struct {
 	inbox  chan func()
 	done   chan struct{} // closed when nothing of the Pod is left here
 
-	pod             *corev1.Pod // as last seen
+	latest          atomic.Pointer[corev1.Pod] // as the informer has it
+	pod             *corev1.Pod                // as of the last look
 	podIP, loopback string
 	mounts          map[string]string // real folders by volume's name
 	tokens          []token
@@ -49,6 +51,7 @@ func newWorker(k *Kubelet, pod *corev1.Pod, gate *gate) *worker {
 		inbox: make(chan func(), 64), done: make(chan struct{}),
 		pod: pod, started: time.Now(),
 	}
+	w.latest.Store(pod)
 	w.ctx, w.cancel = context.WithCancel(k.ctx)
 	for i := range pod.Spec.InitContainers {
 		w.init = append(w.init, newContainerRun(&pod.Spec.InitContainers[i], true))
@@ -69,12 +72,12 @@ func (w *worker) post(do func()) {
 }
 
 // update tells the worker what its Pod looks like now. It doesn't block: it is called
-// by the informer, for every Pod.
+// by the informer, for every Pod. With a full inbox the worker is about to look anyway.
 func (w *worker) update(pod *corev1.Pod) {
+	w.latest.Store(pod)
 	select {
-	case w.inbox <- func() { w.pod = pod }:
+	case w.inbox <- func() {}:
 	default:
-		w.k.running.Go(func() { w.post(func() { w.pod = pod }) })
 	}
 }
 
@@ -84,11 +87,10 @@ func (w *worker) run() {
 	defer close(w.done)
 	defer w.cleanUp()
 	for {
-		w.gate.wait(w.ctx)
-		if w.ctx.Err() != nil {
+		if !w.hold() {
 			return
 		}
-		w.wake = time.Time{}
+		w.pod, w.wake = w.latest.Load(), time.Time{}
 		gone := w.sync()
 		w.report()
 		if gone && w.finish() {
@@ -96,6 +98,26 @@ func (w *worker) run() {
 		}
 		if !w.next() {
 			return
+		}
+	}
+}
+
+// hold does nothing while the node is paused but what a test asks for. It returns false
+// when there is nothing more to do.
+func (w *worker) hold() bool {
+	for {
+		open := w.gate.opened()
+		select {
+		case <-open:
+			return w.ctx.Err() == nil
+		default:
+		}
+		select {
+		case <-open:
+		case do := <-w.inbox:
+			do()
+		case <-w.ctx.Done():
+			return false
 		}
 	}
 }
@@ -257,6 +279,7 @@ func (w *worker) finish() bool {
 
 // cleanUp leaves nothing of the Pod behind but its volume claims, and its logs.
 func (w *worker) cleanUp() {
+	w.cancel()
 	for _, c := range w.all() {
 		c.stopProbes()
 		if c.process != nil {
@@ -266,5 +289,4 @@ func (w *worker) cleanUp() {
 		c.probing.Wait()
 	}
 	_ = os.RemoveAll(w.volumesDir())
-	w.cancel()
 }
