@@ -15,6 +15,7 @@ import (
 	"crypto/ed25519"
 	"errors"
 	"fmt"
+	"net/netip"
 	"strconv"
 	"strings"
 	"time"
@@ -94,6 +95,17 @@ func read(key ed25519.PublicKey, signed string, at jwt.ParserOption) (Bind, erro
 		return Bind{}, fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
 	return Bind{Tenant: c.Tenant, Session: c.Subject, Generation: c.Generation, PodUID: c.PodUID, Agents: c.Agents}, nil
+}
+
+// CheckAgents says what is wrong with the address of a listener for agents: a Pod takes
+// "http://address:port" and nothing beside, since a name would be somebody else's to
+// resolve.
+func CheckAgents(url string) error {
+	addr, err := netip.ParseAddrPort(strings.TrimPrefix(url, "http://"))
+	if err != nil || url != "http://"+addr.String() {
+		return fmt.Errorf("agents: %.100q is not http://address:port", url)
+	}
+	return nil
 }
 
 // Pod gives the UID of the Kubernetes Pod that an incarnation is of. The first life of

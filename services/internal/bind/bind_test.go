@@ -74,3 +74,16 @@ func TestPod(t *testing.T) {
 		}
 	}
 }
+
+func TestCheckAgents(t *testing.T) {
+	t.Parallel()
+	for url, ok := range map[string]bool{
+		"http://10.0.0.7:7071": true, "http://[fd00::7]:7071": true,
+		"": false, "http://10.0.0.7": false, "http://10.0.0.7:7071/": false, "https://10.0.0.7:7071": false, "10.0.0.7:7071": false,
+		"http://localhost:7071": false, "http://a@10.0.0.7:7071": false, "http://10.0.0.7:7071?x": false, "http://010.0.0.7:7071": false,
+	} {
+		if err := bind.CheckAgents(url); (err == nil) != ok {
+			t.Errorf("%q: %v", url, err)
+		}
+	}
+}

@@ -10,7 +10,6 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
-	"net/netip"
 	"os"
 	"strings"
 	"sync"
@@ -85,10 +84,8 @@ func (r *redeemer) verify(signed string) (bind.Bind, *supervise.Upstream, error)
 	if bind.Pod(b.PodUID) != r.podUID {
 		return b, nil, errors.New("it is for another Pod")
 	}
-	// A name would be somebody else's to resolve.
-	addr, err := netip.ParseAddrPort(strings.TrimPrefix(b.Agents, "http://"))
-	if err != nil || b.Agents != "http://"+addr.String() {
-		return b, nil, fmt.Errorf("agents: %.100q is not http://address:port", b.Agents)
+	if err := bind.CheckAgents(b.Agents); err != nil {
+		return b, nil, err
 	}
 	upstream, err := supervise.NewUpstream(b.Agents)
 	return b, upstream, err
