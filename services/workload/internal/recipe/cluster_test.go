@@ -153,4 +153,7 @@ func TestSecretsAreFilledIn(t *testing.T) {
 			t.Errorf("%s: Secrets are %v, want %v; wrong %v", raw, spec.Sandbox.Secrets, want, wrong)
 		}
 	}
+	if spec, _ := (recipe.Rules{}).Checked(runtime.Spec{Sandbox: runtime.Sandbox{Secrets: []string{"another"}}}); spec.Sandbox.Secrets != nil {
+		t.Errorf("on a host Secrets are %v", spec.Sandbox.Secrets)
+	}
 }
