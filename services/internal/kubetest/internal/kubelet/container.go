@@ -233,6 +233,10 @@ func (w *worker) launch(c *containerRun, image Image) (*process, error) {
 	if err := os.MkdirAll(w.dir+"/logs", 0o755); err != nil {
 		return nil, err
 	}
+	// Each run begins with an empty message.
+	if err := os.WriteFile(w.messageFile(c.spec), nil, 0o666); err != nil {
+		return nil, err
+	}
 	mark := fmt.Sprintf("%s/%s/%d", w.uid, c.spec.Name, c.attempts)
 	return startProcess(argv, info.Env, dir, logFile(w.dir, c.spec.Name), mark)
 }

@@ -16,6 +16,9 @@ func (w *worker) volumesDir() string { return filepath.Join(w.dir, "volumes") }
 // makeVolumes makes the Pod's volumes. It fails, to be tried again, while something
 // that one of them needs doesn't exist.
 func (w *worker) makeVolumes() error {
+	if err := os.MkdirAll(w.volumesDir(), 0o755); err != nil {
+		return err
+	}
 	mounts := map[string]string{}
 	w.tokens = nil
 	for i := range w.pod.Spec.Volumes {
@@ -186,12 +189,8 @@ func (w *worker) mountsOf(spec *corev1.Container) (map[string]string, error) {
 		}
 		mounts[strings.TrimRight(mount.MountPath, "/")] = dir
 	}
-	if path := spec.TerminationMessagePath; path != "" { // each run begins with an empty one
-		file := w.messageFile(spec)
-		if err := os.WriteFile(file, nil, 0o666); err != nil {
-			return nil, fmt.Errorf("%w: %w", errConfig, err)
-		}
-		mounts[path] = file
+	if path := spec.TerminationMessagePath; path != "" {
+		mounts[path] = w.messageFile(spec)
 	}
 	return mounts, nil
 }
