@@ -70,21 +70,20 @@ func (d *Driver) ensure(ctx context.Context, c driver.Claim, create bool) (drive
 
 // again makes the sandbox of a claim run that exists.
 func (d *Driver) again(ctx context.Context, c driver.Claim, claim *extensionsv1beta1.SandboxClaim) (driver.Sandbox, error) {
-	s, err := d.wait(ctx, keyOf(claim), func(s sight) (bool, error) { return s.claim != nil && s.claim.UID == claim.UID, nil })
+	s, v, err := d.settled(ctx, claim)
 	if err != nil {
 		return driver.Sandbox{}, err
 	}
-	_, was := d.memos.of(s.claim)
-	state, cause := s.state(was)
+	was := v.record
 	switch {
-	case state == driver.StateSuspended:
+	case v.state == driver.StateSuspended:
 		return d.restart(ctx, c, s, was)
 	case was == record{}:
 		return d.await(ctx, c, claim.UID, was)
-	case state == driver.StateRunning:
+	case v.state == driver.StateRunning:
 		return d.handed(c.Ref, s, was, nil), nil
 	}
-	switch cause {
+	switch v.cause {
 	case driver.CauseClaimDeleted, driver.CauseSandboxDeleted, driver.CauseManyPods:
 		// Nothing of it can be taken on but the volume.
 		if err := d.remove(ctx, c.Ref, s, c.Intent, true); err != nil {
@@ -164,12 +163,10 @@ func (d *Driver) supersede(ctx context.Context, c driver.Claim) error {
 		if ref == c.Ref {
 			continue
 		}
-		s := d.sightOf(d.scopeOf(claim.Namespace), claim)
-		_, was := d.memos.of(claim)
-		if state, _ := s.state(was); state == driver.StateRunning && claim.DeletionTimestamp == nil {
+		if d.busy(claim) {
 			return fmt.Errorf("%w: generation %d", driver.ErrBusy, ref.Generation)
 		}
-		old, sights = append(old, ref), append(sights, s)
+		old, sights = append(old, ref), append(sights, d.sightOf(d.scopeOf(claim.Namespace), claim))
 	}
 	for i, ref := range old {
 		if err := d.remove(ctx, ref, sights[i], c.Intent, true); err != nil {

@@ -178,11 +178,15 @@ func (d *Driver) ours(claim *extensionsv1beta1.SandboxClaim) (driver.Ref, bool) 
 
 // describe is a claim in a list.
 func (d *Driver) describe(ref driver.Ref, s sight) driver.Found {
-	m, was := d.memos.of(s.claim)
+	m, _ := d.memos.of(s.claim)
+	v := d.verdict(s)
 	f := driver.Found{
-		Ref: ref, SandboxUID: string(was.sandbox), PodUID: was.incarnation, Intent: m.intent, Epoch: s.claim.Annotations[annEpoch],
+		Ref: ref, SandboxUID: string(v.sandbox), PodUID: v.incarnation, Intent: m.intent, Epoch: s.claim.Annotations[annEpoch],
+		State: driver.StateRunning,
 	}
-	f.State, f.Cause = s.state(was)
+	if v.sure {
+		f.State, f.Cause = v.state, v.cause
+	}
 	return f
 }
 
@@ -215,17 +219,18 @@ func (d *Driver) running(ref driver.Ref) (sight, record, error) {
 	if s.claim == nil || s.claim.DeletionTimestamp != nil {
 		return sight{}, record{}, notFound(ref)
 	}
-	_, was := d.memos.of(s.claim)
-	state, cause := s.state(was)
+	v := d.verdict(s)
 	switch {
-	case was == record{}:
+	case v.record == record{}:
 		return sight{}, record{}, notRunning(ref, driver.CauseSlow)
-	case state != driver.StateRunning:
-		return sight{}, record{}, notRunning(ref, string(state)+" "+cause)
+	case !v.sure:
+		return sight{}, record{}, fmt.Errorf("session %s: %w: its Pod is not shown yet", ref.Session, driver.ErrUnreachable)
+	case v.state != driver.StateRunning:
+		return sight{}, record{}, notRunning(ref, string(v.state)+" "+v.cause)
 	case s.pod().Status.PodIP == "":
 		return sight{}, record{}, notRunning(ref, "it has no address")
 	}
-	return s, was, nil
+	return s, v.record, nil
 }
 
 func notFound(ref driver.Ref) error {

@@ -249,3 +249,30 @@ func TestReleaseLeavesNothing(t *testing.T) {
 		return strings.Join(b.cluster.Objects(t, b.ns), " ") == strings.Join(before, " "), nil
 	})
 }
+
+// Informers may lag behind each other: what stands on a claim and was never seen here is
+// no loss before the API server says so.
+func TestWhatWasNeverSeenIsNotLost(t *testing.T) {
+	t.Parallel()
+	b := set(t)
+	c := b.claim("s-1")
+	box := drivertest.Start(t, b, c)
+	key := mustKey(t, b, c.Ref)
+	s := b.sight(key)
+	b.memos.change(s.claim.UID, func(m *memo) { m.seen = "" })
+	for what, blind := range map[string]sight{"Sandbox": {claim: s.claim}, "Pod": {claim: s.claim, sandbox: s.sandbox}} {
+		if v := b.verdict(blind); v.sure {
+			t.Errorf("without its %s it is %s for sure", what, v.state)
+		}
+		b.judge(blind)
+		must(t, b.doubt(t.Context(), blind))
+	}
+	if at, err := b.Locate(t.Context(), c.Ref); err != nil || at.PodUID != box.PodUID {
+		t.Errorf("located at %+v, %v", at, err)
+	}
+	select {
+	case e := <-b.Events():
+		t.Errorf("told %+v", e)
+	default:
+	}
+}

@@ -25,8 +25,9 @@ type memo struct {
 	handed, over record
 	// start is how far a start is; nil for none.
 	start *stopwatch
-	// told is the incarnation whose loss was told.
-	told string
+	// seen is the incarnation that was seen here, or whose loss the API server confirmed:
+	// only then what the informers don't show isn't there. told is the one whose loss was told.
+	seen, told string
 	// releasing says that it is deleted by us.
 	releasing bool
 }
@@ -70,40 +71,8 @@ func (ms *memos) forget(claim types.UID) {
 	delete(ms.by, claim)
 }
 
-// judge tells of a claim whose incarnation is lost, once.
-func (d *Driver) judge(s sight) {
-	if s.claim == nil {
-		return
-	}
-	ref, ours := d.ours(s.claim)
-	m, was := d.memos.of(s.claim)
-	state, cause := s.state(was)
-	if !ours || m.releasing || state != driver.StateLost || m.told == was.incarnation {
-		return
-	}
-	d.memos.change(s.claim.UID, func(m *memo) { m.told = was.incarnation })
-	d.events.Put(driver.Event{Ref: ref, SandboxUID: string(was.sandbox), PodUID: was.incarnation, Cause: cause})
-}
-
 // conflictAgain is how soon a record is compared again with what stands on its claim.
 const conflictAgain = 50 * time.Millisecond
-
-// stopwatch times the layers of a start, which may take several calls of Claim.
-type stopwatch struct {
-	last   time.Time
-	layers []driver.Layer
-}
-
-// lap ends a layer, unless it has ended before.
-func (w *stopwatch) lap(name string, now time.Time) {
-	for _, l := range w.layers {
-		if l.Name == name {
-			return
-		}
-	}
-	w.layers = append(w.layers, driver.Layer{Name: name, Took: now.Sub(w.last)})
-	w.last = now
-}
 
 // write writes down what was handed out, until Close.
 func (d *Driver) write() {
@@ -127,6 +96,9 @@ func (d *Driver) writeDown(ctx context.Context, key types.NamespacedName) error 
 	s := d.sight(key)
 	if s.claim == nil || s.claim.DeletionTimestamp != nil {
 		return nil
+	}
+	if err := d.doubt(ctx, s); err != nil {
+		return err
 	}
 	ref, ours := d.ours(s.claim)
 	m, was := d.memos.of(s.claim)

@@ -36,12 +36,11 @@ func (d *Driver) Suspend(ctx context.Context, ref driver.Ref, intent uint64) err
 	if claim, err = d.want(ctx, ref, claim, intent, endsAt(claim)); err != nil {
 		return fmt.Errorf("suspend session %s: %w", ref.Session, err)
 	}
-	s, err := d.wait(ctx, key, func(s sight) (bool, error) { return s.claim != nil && s.claim.UID == claim.UID, nil })
+	s, v, err := d.settled(ctx, claim)
 	if err != nil {
 		return fmt.Errorf("suspend session %s: %w", ref.Session, err)
 	}
-	_, was := d.memos.of(s.claim)
-	if s.sandbox == nil || was != (record{}) && s.sandbox.UID != was.sandbox {
+	if s.sandbox == nil || v.record != (record{}) && s.sandbox.UID != v.sandbox {
 		return notFound(ref) // with its Sandbox its files are gone: there is nothing to keep
 	}
 	if err := d.sleep(ctx, ref, s, intent); err != nil {

@@ -144,7 +144,7 @@ func (d *Driver) await(ctx context.Context, c driver.Claim, uid types.UID, was r
 	}
 	watch.lap(layerSandbox, time.Now())
 	now := record{s.sandbox.UID, incarnationOf(s.pod()), was.volume}
-	d.memos.change(uid, func(m *memo) { m.handed, m.over, m.start, m.told = now, recordOf(s.claim), nil, "" })
+	d.memos.change(uid, func(m *memo) { m.handed, m.over, m.start, m.seen = now, recordOf(s.claim), nil, now.incarnation })
 	d.writes.Add(key)
 	return d.handed(c.Ref, s, now, watch), nil
 }
@@ -162,6 +162,23 @@ func started(s sight) *driver.StartError {
 		t.Detail = "its Pod is " + string(cmp.Or(s.pod().Status.Phase, corev1.PodPending)) + " and not ready"
 	}
 	return t
+}
+
+// stopwatch times the layers of a start, which may take several calls of Claim.
+type stopwatch struct {
+	last   time.Time
+	layers []driver.Layer
+}
+
+// lap ends a layer, unless it has ended before.
+func (w *stopwatch) lap(name string, now time.Time) {
+	for _, l := range w.layers {
+		if l.Name == name {
+			return
+		}
+	}
+	w.layers = append(w.layers, driver.Layer{Name: name, Took: now.Sub(w.last)})
+	w.last = now
 }
 
 // stopwatch is the one of a start that is under way, or a new one.

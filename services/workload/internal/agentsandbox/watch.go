@@ -194,18 +194,9 @@ func (d *Driver) changed(s *scope, o any) {
 	d.notices.tell(key)
 	seen := d.sight(key)
 	if claim, ok := o.(*extensionsv1beta1.SandboxClaim); ok && (seen.claim == nil || seen.claim.UID != claim.UID) {
-		d.gone(claim)
+		d.deleted(claim)
 	}
 	d.judge(seen)
-}
-
-// gone hears of a claim that doesn't exist any more.
-func (d *Driver) gone(claim *extensionsv1beta1.SandboxClaim) {
-	last := claim.DeepCopy()
-	now := metav1.Now()
-	last.DeletionTimestamp = &now
-	d.judge(sight{claim: last})
-	d.memos.forget(claim.UID)
 }
 
 // claimBehind is the claim that an object belongs to.

@@ -1,0 +1,149 @@
+package agentsandbox
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	extensionsv1beta1 "sigs.k8s.io/agent-sandbox/extensions/api/v1beta1"
+
+	"github.com/holdfast-io/holdfast/services/workload/internal/driver"
+)
+
+// doubtAfter is how long an informer may lag behind another before the API server is
+// asked: what was handed out stands on a claim, whose Pod may not be shown yet.
+const doubtAfter = 500 * time.Millisecond
+
+// verdict is what is known of a claim: what was handed out of it, and how that is.
+type verdict struct {
+	record
+	state driver.State
+	cause string
+	// sure is false where something isn't shown that was never seen here: it may be gone,
+	// or not be shown yet.
+	sure bool
+}
+
+// verdict judges what is seen of a claim.
+func (d *Driver) verdict(s sight) verdict {
+	m, was := d.memos.of(s.claim)
+	state, cause := s.state(was)
+	missing := cause == driver.CauseSandboxDeleted || cause == driver.CausePodDeleted
+	return verdict{was, state, cause, !missing || m.seen == was.incarnation}
+}
+
+// judge tells of a claim whose incarnation is lost, once.
+func (d *Driver) judge(s sight) {
+	if s.claim == nil {
+		return
+	}
+	ref, ours := d.ours(s.claim)
+	m, _ := d.memos.of(s.claim)
+	v := d.verdict(s)
+	switch {
+	case !ours || m.releasing || v.record == record{}:
+		return
+	case !v.sure:
+		d.writes.AddAfter(keyOf(s.claim), doubtAfter)
+		return
+	case v.state != driver.StateLost:
+		if m.seen != v.incarnation {
+			d.memos.change(s.claim.UID, func(m *memo) { m.seen = v.incarnation })
+		}
+		return
+	case m.told == v.incarnation:
+		return
+	}
+	d.memos.change(s.claim.UID, func(m *memo) { m.told = v.incarnation })
+	d.events.Put(driver.Event{Ref: ref, SandboxUID: string(v.sandbox), PodUID: v.incarnation, Cause: v.cause})
+}
+
+// doubt asks the API server of what isn't shown, and judges again.
+func (d *Driver) doubt(ctx context.Context, s sight) error {
+	v := d.verdict(s)
+	if v.sure {
+		return nil
+	}
+	gone, err := d.gone(ctx, s.claim, v.record)
+	if err != nil {
+		return err
+	}
+	if !gone { // the informers catch up
+		d.writes.AddAfter(keyOf(s.claim), doubtAfter)
+		return nil
+	}
+	d.memos.change(s.claim.UID, func(m *memo) { m.seen = v.incarnation })
+	d.judge(d.sight(keyOf(s.claim)))
+	return nil
+}
+
+// settled is a claim whose state is sure, once the informers show it.
+func (d *Driver) settled(ctx context.Context, claim *extensionsv1beta1.SandboxClaim) (sight, verdict, error) {
+	key := keyOf(claim)
+	shown := func(s sight) bool { return s.claim != nil && s.claim.UID == claim.UID }
+	s, err := d.wait(ctx, key, func(s sight) (bool, error) { return shown(s), nil })
+	if err != nil {
+		return s, verdict{}, err
+	}
+	v := d.verdict(s)
+	if v.sure {
+		return s, v, nil
+	}
+	gone, err := d.gone(ctx, s.claim, v.record)
+	if err != nil {
+		return s, v, err
+	}
+	if gone {
+		d.memos.change(claim.UID, func(m *memo) { m.seen = v.incarnation })
+	}
+	s, err = d.wait(ctx, key, func(s sight) (bool, error) {
+		if !shown(s) {
+			return false, fmt.Errorf("claim %s: %w", key, driver.ErrNotRunning)
+		}
+		v = d.verdict(s)
+		return v.sure, nil
+	})
+	return s, v, err
+}
+
+// gone asks the API server whether the Sandbox or the Pod of a record is gone.
+func (d *Driver) gone(ctx context.Context, claim *extensionsv1beta1.SandboxClaim, was record) (bool, error) {
+	claim, err := d.ext.ExtensionsV1beta1().SandboxClaims(claim.Namespace).Get(ctx, claim.Name, metav1.GetOptions{})
+	if err != nil {
+		return apierrors.IsNotFound(err), ignoreNotFound(err)
+	}
+	sandbox, err := d.sandboxes.AgentsV1beta1().Sandboxes(claim.Namespace).Get(ctx, claim.Status.SandboxStatus.Name, metav1.GetOptions{})
+	if err != nil || sandbox.UID != was.sandbox {
+		return err == nil || apierrors.IsNotFound(err), ignoreNotFound(err)
+	}
+	// A Sandbox's Pod has its name.
+	pod, err := d.kube.CoreV1().Pods(claim.Namespace).Get(ctx, sandbox.Name, metav1.GetOptions{})
+	if err != nil {
+		return apierrors.IsNotFound(err), ignoreNotFound(err)
+	}
+	return pod.UID != podOf(was.incarnation) || pod.DeletionTimestamp != nil, nil
+}
+
+func ignoreNotFound(err error) error {
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
+
+// deleted hears of a claim that doesn't exist any more.
+func (d *Driver) deleted(claim *extensionsv1beta1.SandboxClaim) {
+	last := claim.DeepCopy()
+	now := metav1.Now()
+	last.DeletionTimestamp = &now
+	d.judge(sight{claim: last})
+	d.memos.forget(claim.UID)
+}
+
+// busy is a session whose claim of another generation may still run.
+func (d *Driver) busy(claim *extensionsv1beta1.SandboxClaim) bool {
+	v := d.verdict(d.sightOf(d.scopeOf(claim.Namespace), claim))
+	return claim.DeletionTimestamp == nil && (v.state == driver.StateRunning || !v.sure)
+}
