@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -26,6 +27,11 @@ import (
 // finding is what `holdfast doctor -o json` says of one thing.
 type finding struct{ Name, Grade, Detail, WayOut string }
 
+// holdfast is the program, compiled once.
+var holdfast = sync.OnceValues(func() (string, error) {
+	return harness.Build("github.com/holdfast-io/holdfast/services/holdfast", "")
+})
+
 // patient is an installation that the doctor looks at, as the workload service.
 type patient struct {
 	*cluster
@@ -36,11 +42,10 @@ type patient struct {
 func install(t *testing.T, change func(cluster string) string, set string) *patient {
 	t.Helper()
 	c := apiServer(t)
-	program, err := harness.Build("github.com/holdfast-io/holdfast/services/holdfast", "")
+	program, err := holdfast()
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = os.RemoveAll(filepath.Dir(program)) })
 	p := &patient{cluster: c, program: program, own: c.Namespace(t), tenant: c.Namespace(t)}
 	for _, o := range renderIn(t, p.own, "--set", "fullnameOverride="+p.own+",tenants[0].name=ill,tenants[0].namespace="+p.tenant+set) {
 		c.apply(t, o)
