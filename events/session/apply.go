@@ -39,7 +39,7 @@ func (s *State) Evolve(meta events.Meta, p Payload) {
 	case Created, MessageReceived, ActivityNoted, SuspendRequested, ResumeRequested,
 		Extended, Expired, Terminated, EndRequested, Ended:
 		s.evolveLife(meta, p)
-	case ClaimRequested, Claimed, Ready, Suspended, Resumed, Lost, Failed, Released:
+	case ClaimRequested, Claimed, Ready, Suspended, Resumed, Draining, Lost, Failed, Released:
 		s.evolveWorkload(meta, p)
 	case RunStarted, RunTakenOver, RunMessageRecorded, RunCancelRequested, RunInterrupted, RunFinished, RunFailed:
 		s.evolveRun(meta, p)
@@ -115,7 +115,13 @@ func (s *State) end(meta events.Meta, outcome Outcome, cause string) {
 
 func (s *State) evolveWorkload(meta events.Meta, p Payload) {
 	w := &s.Workload
-	w.Since = meta.Time
+	if p, ok := p.(Draining); ok {
+		if w.Status == WorkloadReady && w.Generation == p.Generation && w.PodUID == p.PodUID && w.DrainingAt.IsZero() {
+			w.DrainingAt = meta.Time
+		}
+		return
+	}
+	w.Since, w.DrainingAt = meta.Time, time.Time{}
 	switch p := p.(type) {
 	case ClaimRequested:
 		*w = Workload{

@@ -96,7 +96,8 @@ func (s *State) ClaimAt() (time.Time, bool) {
 
 // IdleAt is when an unused ready sandbox has been idle for too long; ok is false
 // while it isn't ready, is being put away, or has a run open or due. Idleness
-// never ends a session with questions open: it suspends it.
+// never ends a session with questions open: it suspends it. Where its place is to be
+// left, a sandbox that may be suspended has been idle for long enough at once.
 func (s *State) IdleAt() (time.Time, bool) {
 	if s.Phase() != PhaseReady || s.Terms.Idle <= 0 || s.Run != nil || s.RunDue() {
 		return time.Time{}, false
@@ -107,6 +108,12 @@ func (s *State) IdleAt() (time.Time, bool) {
 	from := s.LastActivity
 	if until := s.inUseUntil(); until.After(from) {
 		from = until
+	}
+	if at := s.Workload.DrainingAt; !at.IsZero() && s.Terms.Suspends {
+		if until := s.inUseUntil(); until.After(at) {
+			at = until
+		}
+		return at, true
 	}
 	return from.Add(s.Terms.Idle.D()), true
 }

@@ -210,6 +210,19 @@ func TestDeadlines(t *testing.T) {
 		{"claim requested", requested, []session.Deadline{maxAge, d(session.DeadlineClaim, "", events.ServiceWorkload, at.Add(time.Hour))}},
 		{"ready since minute 3", ready, []session.Deadline{maxAge, d(session.DeadlineIdle, "", events.ServiceSession, minute(3+15))}},
 		{"held until minute 30", then(ready, session.ActivityNoted{Holder: "a", Until: minute(30)}), []session.Deadline{maxAge, d(session.DeadlineIdle, "", events.ServiceSession, minute(30+15))}},
+		{
+			"its place is to be left since minute 4", then(ready, session.Draining{Generation: 1, PodUID: "pod-1"}),
+			[]session.Deadline{maxAge, d(session.DeadlineIdle, "", events.ServiceSession, minute(4))},
+		},
+		{
+			"its place is to be left, held until minute 30",
+			then(ready, session.ActivityNoted{Holder: "a", Until: minute(30)}, session.Draining{Generation: 1, PodUID: "pod-1"}),
+			[]session.Deadline{maxAge, d(session.DeadlineIdle, "", events.ServiceSession, minute(30))},
+		},
+		{
+			"the place of an earlier Pod is to be left", then(ready, session.Draining{Generation: 1, PodUID: "pod-0"}),
+			[]session.Deadline{maxAge, d(session.DeadlineIdle, "", events.ServiceSession, minute(3+15))},
+		},
 		{"a run is due", queued, []session.Deadline{maxAge}},
 		{"a run is open", running, []session.Deadline{maxAge}},
 		{

@@ -161,6 +161,15 @@ type Resumed struct {
 	LayersMs   map[string]int64 `json:"layersMs,omitempty"`
 }
 
+// Draining says that the sandbox's place is to be left: its node is cordoned, or its Pod
+// asked to go. A session that may be suspended is as soon as nobody uses it, and comes up
+// elsewhere; what is under way goes on as long as it may.
+type Draining struct {
+	Generation uint64 `json:"generation"`
+	PodUID     string `json:"podUid"`
+	Cause      string `json:"cause"`
+}
+
 // Lost says that the sandbox is gone without our doing. WorkspaceKept tells
 // whether a next generation finds its files again.
 type Lost struct {

@@ -26,6 +26,7 @@ const (
 	TypeReady          = "workload.ready"
 	TypeSuspended      = "workload.suspended"
 	TypeResumed        = "workload.resumed"
+	TypeDraining       = "workload.draining"
 	TypeLost           = "workload.lost"
 	TypeFailed         = "workload.failed"
 	TypeReleased       = "workload.released"
@@ -99,6 +100,7 @@ var registry = map[string]kind{
 	TypeReady:          v1[Ready](events.ServiceWorkload),
 	TypeSuspended:      v1[Suspended](events.ServiceWorkload),
 	TypeResumed:        v1[Resumed](events.ServiceWorkload),
+	TypeDraining:       v1[Draining](events.ServiceWorkload),
 	TypeLost:           v1[Lost](events.ServiceWorkload),
 	TypeFailed:         v1[Failed](events.ServiceWorkload),
 	TypeReleased:       v1[Released](events.ServiceWorkload),

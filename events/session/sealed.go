@@ -15,6 +15,7 @@ func (Claimed) eventType() string                  { return TypeClaimed }
 func (Ready) eventType() string                    { return TypeReady }
 func (Suspended) eventType() string                { return TypeSuspended }
 func (Resumed) eventType() string                  { return TypeResumed }
+func (Draining) eventType() string                 { return TypeDraining }
 func (Lost) eventType() string                     { return TypeLost }
 func (Failed) eventType() string                   { return TypeFailed }
 func (Released) eventType() string                 { return TypeReleased }

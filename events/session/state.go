@@ -112,6 +112,9 @@ type Workload struct {
 	Failures int
 	Cause    string
 	Since    time.Time
+	// DrainingAt is since when the place of a ready sandbox is to be left; zero where it
+	// isn't.
+	DrainingAt time.Time
 }
 
 // RunState is how far a run is.

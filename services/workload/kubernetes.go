@@ -31,8 +31,6 @@ type Kubernetes struct {
 	// AgentsURL is where a Pod reaches the gateways' agents listeners: the address of
 	// Cluster.AgentsURL, "http://address:port". Pods resolve no names.
 	AgentsURL string
-	// Nodes has cordoned nodes told of, which takes the right to watch nodes.
-	Nodes bool
 }
 
 // Unverified is before the isolation of a runtime class that nobody has proven here: see
@@ -91,6 +89,6 @@ func (k Kubernetes) reviewer() (app.Reviewer, error) {
 func (k Kubernetes) open(ctx context.Context, pods podtemplate.Options, log *slog.Logger) (*agentsandbox.Driver, error) {
 	return agentsandbox.New(ctx, agentsandbox.Config{
 		Rest: k.Rest, Namespace: func(tenant string) string { return k.Cluster.Tenants[tenant] },
-		Namespaces: slices.Sorted(maps.Values(k.Cluster.Tenants)), Nodes: k.Nodes, Template: pods, Log: log,
+		Namespaces: slices.Sorted(maps.Values(k.Cluster.Tenants)), Nodes: k.Cluster.WatchNodes, Template: pods, Log: log,
 	})
 }

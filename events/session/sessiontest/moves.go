@@ -104,6 +104,11 @@ var workloadMoves = []move{
 		return payloads{session.Resumed{Generation: w.state.Workload.Generation, PodUID: w.id("pod"), Isolation: "namespaces"}}
 	}},
 	{events.ServiceWorkload, func(s *session.State, _ time.Time) bool {
+		return live(s) && status(s, session.WorkloadReady) && s.Workload.DrainingAt.IsZero()
+	}, func(w *walk) payloads {
+		return payloads{session.Draining{Generation: w.state.Workload.Generation, PodUID: w.state.Workload.PodUID, Cause: "node-cordoned"}}
+	}},
+	{events.ServiceWorkload, func(s *session.State, _ time.Time) bool {
 		return live(s) && (status(s, session.WorkloadReady, session.WorkloadSuspended) ||
 			s.Workload.WasReady && status(s, session.WorkloadRequested, session.WorkloadClaimed))
 	}, func(w *walk) payloads {

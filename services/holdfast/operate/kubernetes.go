@@ -39,7 +39,7 @@ func (s served) kubernetes(ctx context.Context) (*workload.Kubernetes, error) {
 	if agents, err = resolved(ctx, agents); err != nil {
 		return nil, err
 	}
-	return &workload.Kubernetes{Rest: rest, Cluster: file, AgentsURL: agents, Nodes: s.watchNodes}, nil
+	return &workload.Kubernetes{Rest: rest, Cluster: file, AgentsURL: agents}, nil
 }
 
 // resolved puts the address of a URL's host in its place: sandboxes resolve no names.

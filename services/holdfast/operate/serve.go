@@ -84,7 +84,6 @@ func Serve(version string) *cobra.Command {
 	f.StringVar(&s.advertise, "advertise", "", "host: that address as the others reach it, http://host:port; the default is where it listens")
 	f.StringSliceVar(&s.agentsURL, "agents-url", nil, "host: gateways' --agents-addr, http://host:port; several are used in turn. workload, with a cluster file: as sandboxes reach it, instead of the file's")
 	f.StringVar(&s.clusterFile, "cluster-file", os.Getenv(clusterfile.EnvFile), "workload: sandboxes are Pods of the cluster that this file speaks of; without one a host runs them")
-	f.BoolVar(&s.watchNodes, "watch-nodes", false, "workload, with a cluster file: have sandboxes put away when their node is cordoned; takes the right to watch nodes")
 	f.DurationVar(&s.awaitInstall, "await-install", 0, "all but the host: how long to wait for 'holdfast install' to be done; 0 fails where it isn't")
 	s.observing.flags(cmd)
 	return cmd
@@ -96,7 +95,6 @@ type served struct {
 	hostName, dataDir, sandboxd, isolation, listen, advertise string
 	share, agentsURL                                          []string
 	clusterFile                                               string
-	watchNodes                                                bool
 	awaitInstall                                              time.Duration
 	observing                                                 observing
 }

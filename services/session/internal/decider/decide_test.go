@@ -229,10 +229,12 @@ func TestDue(t *testing.T) {
 		session.CallHumanConfirmRequired{CallID: "c-1"}, session.RunInterrupted{RunID: "r-1", Calls: []string{"c-1"}},
 	)
 	endOnIdle := terms(func(t *session.Terms) { t.OnIdle = "end" })
+	stays := terms(func(t *session.Terms) { t.OnIdle, t.Suspends = "end", false })
 	delegated := ready(endOnIdle).And(given.Queued("r-1"), given.Started("r-1"),
 		session.CallProposed{CallID: "c-1", RunID: "r-1", Modes: []string{session.ModeDelegate}}, session.CallDecided{CallID: "c-1", Decision: "allow"},
 		session.CallDelegated{CallID: "c-1", RunID: "r-1"}, session.RunInterrupted{RunID: "r-1", Calls: []string{"c-1"}})
 	held := session.ActivityNoted{Holder: "h", Until: given.Start.Add(time.Hour)}
+	draining := session.Draining{Generation: 1, PodUID: "pod-1", Cause: "node-cordoned"}
 	later := given.Start.Add(100 * time.Hour)
 	idle, waiting, age := 15*time.Minute, 2*time.Minute, 8*time.Hour
 	for name, tc := range map[string]struct {
@@ -250,6 +252,11 @@ func TestDue(t *testing.T) {
 		"idle while held":           {given.Ready.And(held), session.DeadlineIdle, time.Hour + idle - 1, "nothing"},
 		"idle after it was held":    {given.Ready.And(held), session.DeadlineIdle, time.Hour + idle, "session.suspend-requested"},
 		"idle, suspended already":   {given.Suspended, session.DeadlineIdle, idle, "nothing"},
+		"draining":                  {given.Ready.And(draining), session.DeadlineIdle, time.Minute, "session.suspend-requested"},
+		"draining in a run":         {given.Running.And(draining), session.DeadlineIdle, time.Hour, "nothing"},
+		"draining while held":       {given.Ready.And(held, draining), session.DeadlineIdle, time.Hour - 1, "nothing"},
+		"draining, ends when idle":  {ready(endOnIdle).And(draining), session.DeadlineIdle, time.Minute, "session.suspend-requested"},
+		"draining, no suspending":   {ready(stays).And(draining), session.DeadlineIdle, time.Minute, "nothing"},
 		"before waiting":            {parked, session.DeadlineWaiting, waiting - 1, "nothing"},
 		"waiting":                   {parked, session.DeadlineWaiting, waiting, "session.suspend-requested"},
 		"waiting, answered":         {parked.And(session.CallDenied{CallID: "c-1"}), session.DeadlineWaiting, waiting, "nothing"},

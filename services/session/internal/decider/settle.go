@@ -74,6 +74,9 @@ func dueIdle(s *session.State, now time.Time) ([]events.Record, error) {
 	if used, _ := s.InUse(now); !ok || used || at.After(now) {
 		return nil, nil
 	}
+	if !s.Workload.DrainingAt.IsZero() && s.Terms.Suspends {
+		return records(session.SuspendRequested{Cause: "draining"})
+	}
 	if s.Terms.OnIdle == "end" && !s.Awaits() {
 		return records(session.EndRequested{Outcome: session.OutcomeCompleted, Cause: "idle"})
 	}

@@ -191,16 +191,19 @@ func (b *bench) within() context.Context {
 	return ctx
 }
 
-// event is the next loss that is told.
-func (b *bench) event() driver.Event {
+// event is the next loss that is told, or the next that has to leave its place.
+func (b *bench) event(draining bool) driver.Event {
 	b.t.Helper()
-	select {
-	case e := <-b.Events():
-		return e
-	case <-b.within().Done():
-		b.t.Fatal("no event")
+	for {
+		select {
+		case e := <-b.Events():
+			if e.Draining == draining {
+				return e
+			}
+		case <-b.within().Done():
+			b.t.Fatal("no event")
+		}
 	}
-	return driver.Event{}
 }
 
 // pod is the Pod of a claim as the API server has it.

@@ -259,7 +259,7 @@ func (d *Driver) Extend(ctx context.Context, ref driver.Ref, until time.Time) er
 // handed describes a sandbox that runs to who asked for it.
 func (d *Driver) handed(ref driver.Ref, s sight, was record, watch *stopwatch) driver.Sandbox {
 	out := driver.Sandbox{
-		Ref: ref, SandboxUID: string(was.sandbox), PodUID: was.incarnation, Path: s.path(), Isolation: d.isolation(s.pod()),
+		Ref: ref, SandboxUID: string(was.sandbox), PodUID: was.incarnation, Path: s.path(), Isolation: d.isolation(s.pods[0]),
 	}
 	if watch != nil {
 		out.Layers = watch.layers

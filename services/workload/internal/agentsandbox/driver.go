@@ -12,7 +12,9 @@ import (
 	lru "github.com/hashicorp/golang-lru/v2"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 	sandboxclient "sigs.k8s.io/agent-sandbox/clients/k8s/clientset/versioned"
 	extclient "sigs.k8s.io/agent-sandbox/clients/k8s/extensions/clientset/versioned"
@@ -33,16 +35,18 @@ type Driver struct {
 	sandboxes sandboxclient.Interface
 	ext       extclient.Interface
 
-	scopes     map[string]*scope // by namespace; one for metav1.NamespaceAll
-	notices    notices
-	memos      memos
-	events     *driver.Queue
-	locks      driver.Locks
-	pools      poolMemory
-	released   *lru.Cache[driver.SessionKey, uint64] // the newest intents of what is gone
-	uids       *lru.Cache[driver.Ref, types.UID]     // of claims that were made or seen here
-	namespaces namespaceUIDs
-	writes     workqueue.TypedRateLimitingInterface[types.NamespacedName]
+	scopes      map[string]*scope         // by namespace; one for metav1.NamespaceAll
+	nodes       cache.SharedIndexInformer // nil unless Config.Nodes
+	nodeFactory informers.SharedInformerFactory
+	notices     notices
+	memos       memos
+	events      *driver.Queue
+	locks       driver.Locks
+	pools       poolMemory
+	released    *lru.Cache[driver.SessionKey, uint64] // the newest intents of what is gone
+	uids        *lru.Cache[driver.Ref, types.UID]     // of claims that were made or seen here
+	namespaces  namespaceUIDs
+	writes      workqueue.TypedRateLimitingInterface[types.NamespacedName]
 
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
@@ -119,6 +123,10 @@ func (d *Driver) watchAll(ctx context.Context) error {
 		}
 		d.scopes[ns] = s
 	}
+	// Nodes first: whatever is judged may ask for them.
+	if err := d.watchNodes(ctx); err != nil {
+		return err
+	}
 	for _, s := range d.scopes {
 		if err := s.start(ctx, d.ctx.Done()); err != nil {
 			return err
@@ -139,6 +147,9 @@ func (d *Driver) Close() error {
 			for _, f := range s.factories {
 				f.Shutdown()
 			}
+		}
+		if d.nodeFactory != nil {
+			d.nodeFactory.Shutdown()
 		}
 		d.events.Close()
 	})
@@ -205,7 +216,7 @@ func (d *Driver) Locate(_ context.Context, ref driver.Ref) (driver.Endpoint, err
 	if err != nil {
 		return driver.Endpoint{}, err
 	}
-	address := net.JoinHostPort(s.pod().Status.PodIP, strconv.Itoa(podtemplate.Port))
+	address := net.JoinHostPort(s.pods[0].Status.PodIP, strconv.Itoa(podtemplate.Port))
 	return driver.Endpoint{URL: "http://" + address, PodUID: was.incarnation, Relayed: true}, nil
 }
 
@@ -227,7 +238,7 @@ func (d *Driver) running(ref driver.Ref) (sight, record, error) {
 		return sight{}, record{}, fmt.Errorf("session %s: %w: its Pod is not shown yet", ref.Session, driver.ErrUnreachable)
 	case v.state != driver.StateRunning:
 		return sight{}, record{}, notRunning(ref, string(v.state)+" "+v.cause)
-	case s.pod().Status.PodIP == "":
+	case s.pods[0].Status.PodIP == "":
 		return sight{}, record{}, notRunning(ref, "it has no address")
 	}
 	return s, v.record, nil

@@ -31,6 +31,9 @@ func (d *Driver) verdict(s sight) verdict {
 	m, was := d.memos.of(s.claim)
 	state, cause := s.state(was)
 	missing := cause == driver.CauseSandboxDeleted || cause == driver.CausePodDeleted
+	if cause == driver.CausePodDeleted && m.warned == was.incarnation && m.why != driver.CauseCordoned {
+		cause = m.why
+	}
 	return verdict{was, state, cause, !missing || m.seen == was.incarnation}
 }
 
@@ -52,12 +55,30 @@ func (d *Driver) judge(s sight) {
 		if m.seen != v.incarnation {
 			d.memos.change(s.claim.UID, func(m *memo) { m.seen = v.incarnation })
 		}
+		d.warn(ref, s, v)
 		return
 	case m.told == v.incarnation:
 		return
 	}
 	d.memos.change(s.claim.UID, func(m *memo) { m.told = v.incarnation })
 	d.events.Put(driver.Event{Ref: ref, SandboxUID: string(v.sandbox), PodUID: v.incarnation, Cause: v.cause})
+}
+
+// warn tells of an incarnation that has to leave its place, once for each reason.
+func (d *Driver) warn(ref driver.Ref, s sight, v verdict) {
+	if v.state != driver.StateRunning || len(s.pods) != 1 {
+		return
+	}
+	why := leaving(s.pods[0])
+	if why == "" && d.cordoned(s.pods[0].Spec.NodeName) {
+		why = driver.CauseCordoned
+	}
+	m, _ := d.memos.of(s.claim)
+	if why == "" || m.warned == v.incarnation && m.why == why {
+		return
+	}
+	d.memos.change(s.claim.UID, func(m *memo) { m.warned, m.why = v.incarnation, why })
+	d.events.Put(driver.Event{Ref: ref, SandboxUID: string(v.sandbox), PodUID: v.incarnation, Cause: why, Draining: true})
 }
 
 // doubt asks the API server of what isn't shown, and judges again.
@@ -123,7 +144,7 @@ func (d *Driver) gone(ctx context.Context, claim *extensionsv1beta1.SandboxClaim
 	if err != nil {
 		return apierrors.IsNotFound(err), ignoreNotFound(err)
 	}
-	return pod.UID != podOf(was.incarnation) || pod.DeletionTimestamp != nil, nil
+	return pod.UID != podOf(was.incarnation), nil
 }
 
 func ignoreNotFound(err error) error {

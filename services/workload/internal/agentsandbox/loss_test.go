@@ -2,14 +2,17 @@ package agentsandbox
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"strings"
 	"syscall"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/holdfast-io/holdfast/services/internal/kubetest"
 	"github.com/holdfast-io/holdfast/services/workload/internal/driver"
 	"github.com/holdfast-io/holdfast/services/workload/internal/driver/drivertest"
 	"github.com/holdfast-io/holdfast/services/workload/internal/podtemplate"
@@ -19,7 +22,7 @@ import (
 func (b *bench) lost(was driver.Sandbox, cause string) {
 	b.t.Helper()
 	want := driver.Event{Ref: was.Ref, SandboxUID: was.SandboxUID, PodUID: was.PodUID, Cause: cause}
-	if got := b.event(); got != want {
+	if got := b.event(false); got != want {
 		b.t.Errorf("told %+v, want %+v", got, want)
 	}
 	found, err := b.List(b.t.Context())
@@ -162,7 +165,7 @@ func TestDeletedClaimIsLost(t *testing.T) {
 	c := b.claim("s-1")
 	box := drivertest.Start(t, b, c)
 	must(t, b.ext.ExtensionsV1beta1().SandboxClaims(b.ns).Delete(t.Context(), claimName(c.Ref), metav1.DeleteOptions{}))
-	if e := b.event(); e.PodUID != box.PodUID || e.Cause != driver.CauseClaimDeleted {
+	if e := b.event(false); e.PodUID != box.PodUID || e.Cause != driver.CauseClaimDeleted {
 		t.Errorf("told %+v", e)
 	}
 	if _, err := b.Locate(t.Context(), c.Ref); !errors.Is(err, driver.ErrNotFound) {
@@ -256,11 +259,12 @@ func TestWhatWasNeverSeenIsNotLost(t *testing.T) {
 	t.Parallel()
 	b := set(t)
 	c := b.claim("s-1")
+	c.Runtime.HasVolume = true
 	box := drivertest.Start(t, b, c)
-	key := mustKey(t, b, c.Ref)
-	s := b.sight(key)
-	b.memos.change(s.claim.UID, func(m *memo) { m.seen = "" })
+	b.keptBy(c.Ref) // nothing is written on the claim any more, so that nothing is seen meanwhile
+	s := b.sight(mustKey(t, b, c.Ref))
 	for what, blind := range map[string]sight{"Sandbox": {claim: s.claim}, "Pod": {claim: s.claim, sandbox: s.sandbox}} {
+		b.memos.change(s.claim.UID, func(m *memo) { m.seen = "" })
 		if v := b.verdict(blind); v.sure {
 			t.Errorf("without its %s it is %s for sure", what, v.state)
 		}
@@ -275,4 +279,34 @@ func TestWhatWasNeverSeenIsNotLost(t *testing.T) {
 		t.Errorf("told %+v", e)
 	default:
 	}
+}
+
+// What is idle on a cordoned node can be put away before the node is drained.
+func TestCordonedNodeIsToldOf(t *testing.T) {
+	t.Parallel()
+	b := set(t)
+	node := b.cluster.Node(t)
+	c := b.claim("s-1")
+	pod := corev1.PodTemplateSpec{Spec: corev1.PodSpec{
+		ServiceAccountName: "default",
+		Containers:         []corev1.Container{{Name: podtemplate.AgentContainer, Image: "probe", Command: []string{"probeagent"}}},
+	}}
+	kubetest.OnNode(&pod.Spec, node)
+	raw, err := json.Marshal(pod)
+	must(t, err)
+	c.Runtime.Revision, c.Runtime.Argv, c.Runtime.Pod = 3, nil, &driver.PodSpec{PodTemplate: raw}
+	box := drivertest.Start(t, b, c)
+	b.cluster.Cordon(t, node, true)
+	want := driver.Event{Ref: c.Ref, SandboxUID: box.SandboxUID, PodUID: box.PodUID, Cause: driver.CauseCordoned, Draining: true}
+	if got := b.event(true); got != want {
+		t.Errorf("told %+v, want %+v", got, want)
+	}
+	if at, err := b.Locate(t.Context(), c.Ref); err != nil || at.PodUID != box.PodUID {
+		t.Errorf("located at %+v, %v: it runs on", at, err)
+	}
+	// The drain evicts it.
+	must(t, b.kube.PolicyV1().Evictions(b.ns).Evict(t.Context(), &policyv1.Eviction{
+		ObjectMeta: metav1.ObjectMeta{Namespace: b.ns, Name: b.pod(c.Ref).Name},
+	}))
+	b.lost(box, driver.CauseEvicted)
 }

@@ -28,6 +28,8 @@ type memo struct {
 	// seen is the incarnation that was seen here, or whose loss the API server confirmed:
 	// only then what the informers don't show isn't there. told is the one whose loss was told.
 	seen, told string
+	// warned is the incarnation of which was told that it has to leave, and why.
+	warned, why string
 	// releasing says that it is deleted by us.
 	releasing bool
 }

@@ -159,13 +159,33 @@ func (s sight) state(was record) (driver.State, string) {
 	return driver.StateRunning, ""
 }
 
-// endOf says why a Pod is over or on its way out; "" while it isn't.
-func endOf(pod *corev1.Pod) string {
+// leaving says why a Pod has to go that may still run; "" where it hasn't.
+func leaving(pod *corev1.Pod) string {
 	for _, c := range pod.Status.Conditions {
 		if c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue {
 			return driver.CauseEvicted
 		}
 	}
+	if pod.DeletionTimestamp != nil {
+		return driver.CausePodDeleted
+	}
+	return ""
+}
+
+// over says that one of the two containers that know a session has ended.
+func over(pod *corev1.Pod) bool {
+	sidecar, agent := statuses(pod)
+	for _, c := range []*corev1.ContainerStatus{sidecar, agent} {
+		if c != nil && c.State.Running == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// endOf says why a Pod is over; "" while it isn't. One that was asked to go runs until its
+// grace is over: what is under way in it may end well.
+func endOf(pod *corev1.Pod) string {
 	switch {
 	case pod.Status.Reason == "Evicted":
 		return driver.CauseEvicted
@@ -175,8 +195,8 @@ func endOf(pod *corev1.Pod) string {
 		return driver.CausePodFailed
 	case pod.Status.Phase == corev1.PodSucceeded:
 		return driver.CausePodEnded
-	case pod.DeletionTimestamp != nil:
-		return driver.CausePodDeleted
+	case pod.DeletionTimestamp != nil && over(pod):
+		return leaving(pod)
 	}
 	return ""
 }

@@ -23,6 +23,7 @@ const (
 	byOwner   = "owner"   // of sandboxes and Pods: the controller's UID
 	bySession = "session" // of claims: see sessionIndex
 	byPool    = "pool"    // of claims: namespace/name of the pool that it names
+	byNode    = "node"    // of Pods
 )
 
 // scope is what is watched of one namespace, or of all of them.
@@ -55,7 +56,7 @@ func (d *Driver) newScope(namespace string) (*scope, error) {
 	}{
 		{s.claims, cache.Indexers{bySession: sessionIndex, byPool: poolIndex}},
 		{s.sandboxes, cache.Indexers{byOwner: ownerIndex}},
-		{s.pods, cache.Indexers{byOwner: ownerIndex}},
+		{s.pods, cache.Indexers{byOwner: ownerIndex, byNode: nodeIndex}},
 	} {
 		if err := i.informer.AddIndexers(i.indexers); err != nil {
 			return nil, fmt.Errorf("index: %w", err)

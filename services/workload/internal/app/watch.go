@@ -38,7 +38,11 @@ func (a *App) Watch(ctx context.Context, runtimes Runtimes) error {
 			if !ok {
 				return driver.ErrClosed
 			}
-			if !e.Began {
+			switch {
+			case e.Draining:
+				a.draining(ctx, e)
+				continue
+			case !e.Began:
 				a.ended(ctx, e)
 				continue
 			}
@@ -75,6 +79,17 @@ func (a *App) ended(ctx context.Context, e driver.Event) {
 			slog.String("session", e.Session), slog.Any("error", err))
 	}
 	a.requeue.Enqueue(reactor.Key{Tenant: e.Tenant, Session: e.Session})
+}
+
+// draining appends that a sandbox has to leave its place; the session service then puts
+// it away once nobody uses it. What can't be appended now is a loss later.
+func (a *App) draining(ctx context.Context, e driver.Event) {
+	err := a.step(ctx, e.Tenant, e.Session, "draining", decider.Draining(session.Draining{
+		Generation: e.Generation, PodUID: e.PodUID, Cause: e.Cause,
+	}))
+	if err != nil {
+		a.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "draining not recorded", slog.String("session", e.Session), slog.Any("error", err))
+	}
 }
 
 // sweep compares what exists with the log. It removes only what a release of this

@@ -135,6 +135,33 @@ func TestHostBegins(t *testing.T) {
 	})
 }
 
+// A sandbox that has to leave its place is no loss; it is said once of each.
+func TestDraining(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.settle()
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- w.app.Watch(ctx, runtimes{}) }()
+		synctest.Wait()
+		pod := w.state().Workload.PodUID
+		leave := driver.Event{Ref: driver.Ref{Tenant: key.Tenant, Session: key.Session, Generation: 1}, PodUID: pod, Cause: driver.CauseCordoned, Draining: true}
+		for _, other := range []string{pod, pod, "another"} {
+			leave.PodUID = other
+			w.driver.events <- leave
+			synctest.Wait()
+		}
+		if s := w.state(); s.Workload.Status != session.WorkloadReady || s.Workload.DrainingAt.IsZero() {
+			t.Errorf("the sandbox is %s, draining since %v", s.Workload.Status, s.Workload.DrainingAt)
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // Where the host doesn't answer nothing is decided and nothing fails, whatever the
 // session wants of it; once it answers everything goes its way.
 func TestHostIsAway(t *testing.T) {

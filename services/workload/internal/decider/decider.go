@@ -169,6 +169,18 @@ func KeepsWorkspace(s *session.State) bool {
 	return s.EndOutcome == session.OutcomeFailed && s.Workload.WasReady && s.Terms.OnLoss != "end"
 }
 
+// Draining records that a ready sandbox's place is to be left.
+func Draining(p session.Draining) Decide {
+	return func(s *session.State, _ time.Time) ([]events.Record, error) {
+		w := s.Workload
+		if s.Ending || s.Ended || w.Status != session.WorkloadReady || w.Generation != p.Generation || w.PodUID != p.PodUID ||
+			!w.DrainingAt.IsZero() {
+			return nil, nil
+		}
+		return records(p)
+	}
+}
+
 // Lost records that a sandbox is gone without our doing: one that ran (podUID as
 // the session knows it), or one whose resume came to nothing (podUID empty). One
 // that died on its way to ready is claimed again until the claim's deadline, so

@@ -18,6 +18,8 @@ const (
 	CausePodDeleted     = "pod-deleted"
 	// CauseEvicted says that the Pod had to leave its node.
 	CauseEvicted = "pod-evicted"
+	// CauseCordoned says that a node takes no more Pods: those on it are to leave.
+	CauseCordoned = "node-cordoned"
 	// CausePodFailed and CausePodEnded say that all of the Pod's containers are over,
 	// with an error or without.
 	CausePodFailed = "pod-failed"

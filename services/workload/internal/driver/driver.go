@@ -225,4 +225,6 @@ type Event struct {
 	PodUID     string `json:"podUid,omitempty"`
 	Cause      string `json:"cause,omitempty"`
 	Began      bool   `json:"began,omitempty"`
+	// Draining says that the incarnation runs, but has to leave its place.
+	Draining bool `json:"draining,omitempty"`
 }
