@@ -29,7 +29,8 @@
 // namespace that a container would have; both are replacements in a container's
 // command, arguments, working directory, and the values of its environment:
 //
-//   - a path below a volume's mountPath becomes the path of the real folder;
+//   - a path below a volume's mountPath becomes the path of the real folder, and the
+//     terminationMessagePath that of a file;
 //   - 0.0.0.0 becomes the Pod's address, 127.0.0.1 and localhost a second address that
 //     only this Pod has, so that each Pod has a loopback of its own. All are of 127/8,
 //     in a block that no other process on this machine uses.
