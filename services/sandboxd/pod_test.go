@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -42,6 +43,20 @@ var addresses atomic.Uint32
 func podAddress() string {
 	n := addresses.Add(1)
 	return fmt.Sprintf("127.%d.%d.%d", 10+os.Getpid()>>8%200, os.Getpid()&0xff, 1+n%250)
+}
+
+// agentPort is one that nobody listens on and that no connection going out gets by
+// chance before the agent does: those have ports from 32768 on.
+func agentPort(t *testing.T) string {
+	t.Helper()
+	for {
+		port := strconv.Itoa(10000 + (os.Getpid()*61+int(addresses.Add(1)))%20000)
+		l, err := net.Listen("tcp", "127.0.0.1:"+port)
+		if err == nil {
+			must(t, l.Close())
+			return port
+		}
+	}
 }
 
 // pod is a Pod with sandboxd in it, and a gateway.
@@ -90,13 +105,8 @@ func (p *program) kill(sig unix.Signal) int {
 // startPod starts sandboxd as a sidecar. Its agent isn't started; env says more of it.
 func startPod(t *testing.T, env ...string) *pod {
 	t.Helper()
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
-	_, port, err := net.SplitHostPort(free.Addr().String())
-	must(t, err)
-	must(t, free.Close())
 	p := &pod{
-		t: t, ip: podAddress(), port: port, spool: filepath.Join(t.TempDir(), "spool"), token: filepath.Join(t.TempDir(), "token"),
+		t: t, ip: podAddress(), port: agentPort(t), spool: filepath.Join(t.TempDir(), "spool"), token: filepath.Join(t.TempDir(), "token"),
 		gateway: newAgentsListener(t),
 	}
 	p.present("pod-token-1")
@@ -276,9 +286,6 @@ func cut(t *testing.T, w http.ResponseWriter) {
 	}
 	_ = conn.Close()
 }
-
-// patient is a context for one wait of a test.
-func patient(t *testing.T) context.Context { return deadline(t) }
 
 // cancelled is a context that ends in a moment: the asker goes, what it began goes on.
 func cancelled(t *testing.T) context.Context {

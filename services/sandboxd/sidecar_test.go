@@ -25,7 +25,7 @@ import (
 func TestSidecarIsDeadUntilBound(t *testing.T) {
 	t.Parallel()
 	p := startPod(t)
-	h, err := p.client().Health(patient(t))
+	h, err := p.client().Health(deadline(t))
 	must(t, err)
 	if h.Bound || h.PodUID != testPodUID || h.Isolation != "container" || h.Entrypoint != sandboxapi.EntrypointStarting {
 		t.Errorf("health: %+v", h)
@@ -38,7 +38,7 @@ func TestSidecarIsDeadUntilBound(t *testing.T) {
 			t.Errorf("%s: %d %s", path, s, c)
 		}
 	}
-	_, err = p.access(nil).Health(patient(t))
+	_, err = p.access(nil).Health(deadline(t))
 	if status(err) != http.StatusMisdirectedRequest || code(err) != sandboxapi.CodeNotBound {
 		t.Errorf("by an access token: %v", err)
 	}
@@ -56,14 +56,14 @@ func TestSidecarServesOneSession(t *testing.T) {
 	t.Parallel()
 	p := startPod(t)
 	launch(t, p.agentEnv(), "test-server")
-	ready, err := p.client().WaitReady(patient(t))
+	ready, err := p.client().WaitReady(deadline(t))
 	must(t, err)
 	if ready.Bound || ready.Entrypoint != sandboxapi.EntrypointReady {
 		t.Errorf("ready: %+v", ready)
 	}
 	signed := p.sign(nil)
 	for range 2 { // a reply may be lost
-		h, err := p.client().Bind(patient(t), signed)
+		h, err := p.client().Bind(deadline(t), signed)
 		must(t, err)
 		if !h.Bound || h.Session != testSession || h.Generation != 1 {
 			t.Errorf("bound: %+v", h)
@@ -72,12 +72,12 @@ func TestSidecarServesOneSession(t *testing.T) {
 	if heard := p.gateway.heard(); !slices.Equal(heard, []string{sandboxapi.PathRedeem + " Bearer pod-token-1"}) {
 		t.Errorf("the gateway was asked %q", heard)
 	}
-	_, err = p.client().Bind(patient(t), p.sign(func(b *bind.Bind) { b.Session = "s-another" }))
+	_, err = p.client().Bind(deadline(t), p.sign(func(b *bind.Bind) { b.Session = "s-another" }))
 	if status(err) != http.StatusConflict || code(err) != sandboxapi.CodeBoundToAnother {
 		t.Errorf("another bind: %v", err)
 	}
 
-	h, err := p.client().Health(patient(t))
+	h, err := p.client().Health(deadline(t))
 	must(t, err)
 	if !h.Bound || h.Session != "" || h.Generation != 0 {
 		t.Errorf("strangers see whose it is: %+v", h)
@@ -88,7 +88,7 @@ func TestSidecarServesOneSession(t *testing.T) {
 		}
 	}
 	c := p.access(nil)
-	if h, err := c.Health(patient(t)); err != nil || h.Session != testSession {
+	if h, err := c.Health(deadline(t)); err != nil || h.Session != testSession {
 		t.Errorf("the session's health: %+v, %v", h, err)
 	}
 	resp, err := c.InvokeTransport().RoundTrip(httpRequest(t, "/echo/a%2Fb?c=d"))
@@ -115,7 +115,7 @@ func TestSidecarServesOneSession(t *testing.T) {
 
 func httpRequest(t *testing.T, path string) *http.Request {
 	t.Helper()
-	r, err := http.NewRequestWithContext(patient(t), http.MethodGet, "http://sandbox"+path, nil)
+	r, err := http.NewRequestWithContext(deadline(t), http.MethodGet, "http://sandbox"+path, nil)
 	must(t, err)
 	return r
 }
@@ -154,12 +154,12 @@ func TestSidecarKeepsItsToken(t *testing.T) {
 		"nothing":                "x",
 		"endless":                strings.Repeat("x", 30<<10),
 	} {
-		_, err := p.client().Bind(patient(t), signed)
+		_, err := p.client().Bind(deadline(t), signed)
 		if status(err) != http.StatusForbidden || code(err) != sandboxapi.CodeBindRefused {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if _, err := p.client().Bind(patient(t), strings.Repeat("x", 65<<10)); status(err) != http.StatusRequestEntityTooLarge {
+	if _, err := p.client().Bind(deadline(t), strings.Repeat("x", 65<<10)); status(err) != http.StatusRequestEntityTooLarge {
 		t.Errorf("too large: %v", err)
 	}
 	if heard := p.gateway.heard(); len(heard) != 0 {
@@ -194,7 +194,7 @@ func TestSidecarAccess(t *testing.T) {
 		"another generation":  {p.access(func(c *sandboxtoken.Claims) { c.Generation = 2 }), http.StatusMisdirectedRequest},
 		"another life":        {p.access(func(c *sandboxtoken.Claims) { c.PodUID += ".1" }), http.StatusMisdirectedRequest},
 	} {
-		if _, err := test.client.Health(patient(t)); status(err) != test.status || (err == nil) != (test.status == 0) {
+		if _, err := test.client.Health(deadline(t)); status(err) != test.status || (err == nil) != (test.status == 0) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -202,7 +202,7 @@ func TestSidecarAccess(t *testing.T) {
 	other, err := sandboxapi.NewClientAt(sandboxapi.Endpoint{URL: p.url(), Access: mustAccess(t, claims)}, "s-another", 1)
 	must(t, err)
 	t.Cleanup(other.Close)
-	if err := other.CancelRun(patient(t), "r-1"); code(err) != sandboxapi.CodeOtherSession {
+	if err := other.CancelRun(deadline(t), "r-1"); code(err) != sandboxapi.CodeOtherSession {
 		t.Errorf("another session's request: %v", err)
 	}
 }
@@ -236,7 +236,7 @@ func TestSidecarRedeemsAgain(t *testing.T) {
 	must(t, os.Remove(p.token)) // nor is the token there at first
 	done := make(chan error, 1)
 	go func() {
-		_, err := p.client().Bind(patient(t), p.sign(nil))
+		_, err := p.client().Bind(deadline(t), p.sign(nil))
 		done <- err
 	}()
 	eventually(t, "the bind is being redeemed", func() bool {
@@ -269,11 +269,11 @@ func TestSidecarRefused(t *testing.T) {
 		return true
 	})
 	for range 2 {
-		_, err := p.client().Bind(patient(t), p.sign(nil))
+		_, err := p.client().Bind(deadline(t), p.sign(nil))
 		if status(err) != http.StatusForbidden || code(err) != sandboxapi.CodeBindRefused {
 			t.Fatalf("refused: %v", err)
 		}
-		if h, err := p.client().Health(patient(t)); err != nil || h.Bound {
+		if h, err := p.client().Health(deadline(t)); err != nil || h.Bound {
 			t.Fatalf("bound by a refusal: %+v, %v", h, err)
 		}
 	}
@@ -310,10 +310,10 @@ func TestSidecarRestarts(t *testing.T) {
 		t.Fatal("it wasn't killed")
 	}
 	p.start(sandboxapi.EnvAdapter+"=push", sandboxapi.EnvAgentPort+"=", sandboxapi.EnvReadyPath+"=")
-	if _, err := p.access(nil).Health(patient(t)); code(err) != sandboxapi.CodeNotBound {
+	if _, err := p.access(nil).Health(deadline(t)); code(err) != sandboxapi.CodeNotBound {
 		t.Errorf("after a restart: %v", err)
 	}
-	_, err := p.client().Bind(patient(t), p.sign(func(b *bind.Bind) { b.PodUID += ".1" }))
+	_, err := p.client().Bind(deadline(t), p.sign(func(b *bind.Bind) { b.PodUID += ".1" }))
 	must(t, err)
 	c = p.access(func(c *sandboxtoken.Claims) { c.PodUID += ".1" })
 	tr := follow(t, c, "r-1", nil)
@@ -334,7 +334,7 @@ func awaitInput(t *testing.T, p *pod) {
 			}
 		}
 	}()
-	_, err := p.client().WaitReady(patient(t))
+	_, err := p.client().WaitReady(deadline(t))
 	must(t, err)
 }
 
@@ -344,7 +344,7 @@ func TestSidecarFlood(t *testing.T) {
 	t.Parallel()
 	p := startPod(t)
 	c := p.bound()
-	_, err := c.Health(patient(t)) // the connection that is there stays
+	_, err := c.Health(deadline(t)) // the connection that is there stays
 	must(t, err)
 	refused := 0
 	for range 1000 {
@@ -355,7 +355,7 @@ func TestSidecarFlood(t *testing.T) {
 	if refused == 0 {
 		t.Error("a thousand requests were let through")
 	}
-	if _, err := c.Health(patient(t)); err != nil {
+	if _, err := c.Health(deadline(t)); err != nil {
 		t.Errorf("the session's own, in the flood: %v", err)
 	}
 }
@@ -411,7 +411,7 @@ esac
 printf '{"type":"RUN_FINISHED","threadId":"%s","runId":"%s"}\n' "$HOLDFAST_THREAD_ID" "$HOLDFAST_RUN_ID"
 `
 	agent := launch(t, p.agentEnv(), "exec-agent", "--", "sh", "-c", script)
-	_, err := p.client().WaitReady(patient(t))
+	_, err := p.client().WaitReady(deadline(t))
 	must(t, err)
 	c := p.bound()
 	for n, message := range []string{"hello", "again"} {
@@ -430,7 +430,7 @@ printf '{"type":"RUN_FINISHED","threadId":"%s","runId":"%s"}\n' "$HOLDFAST_THREA
 	startRun(t, c, input("r-stay", "stay", nil))
 	tr := follow(t, c, "r-stay", func(e event) {
 		if strings.HasPrefix(e.Delta, "stay") {
-			must(t, c.CancelRun(patient(t), "r-stay"))
+			must(t, c.CancelRun(deadline(t), "r-stay"))
 		}
 	})
 	if tr.end.Outcome != "cancelled" {
@@ -445,10 +445,10 @@ printf '{"type":"RUN_FINISHED","threadId":"%s","runId":"%s"}\n' "$HOLDFAST_THREA
 		t.Errorf("an orderly stop exits with %d", got)
 	}
 	eventually(t, "the end of the agent is noticed", func() bool {
-		h, err := c.Health(patient(t))
+		h, err := c.Health(deadline(t))
 		return err == nil && h.Entrypoint == sandboxapi.EntrypointStarting && h.Restarts == 1
 	})
-	if _, err := net.Dial("tcp", "127.0.0.1:"+p.port); err == nil {
+	if _, err := net.Dial("tcp", net.JoinHostPort(p.ip, p.port)); err == nil {
 		t.Error("the agent's port still answers")
 	}
 }

@@ -3,7 +3,9 @@ package main
 import (
 	"encoding/json"
 	"io"
+	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"strings"
 
@@ -54,7 +56,8 @@ func serveTestAgent() int {
 			"uri": r.RequestURI, "method": r.Method, "body": string(body), "headers": r.Header,
 		})
 	})
-	if http.ListenAndServe("127.0.0.1:"+os.Getenv(sandboxapi.EnvPort), all) != nil {
+	relay, err := url.Parse(os.Getenv(sandboxapi.EnvAgentURL))
+	if err != nil || http.ListenAndServe(net.JoinHostPort(relay.Hostname(), os.Getenv(sandboxapi.EnvPort)), all) != nil {
 		return 1
 	}
 	return 0

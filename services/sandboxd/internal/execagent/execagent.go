@@ -17,6 +17,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -60,11 +61,20 @@ func Run(args []string) int {
 		return exitUsage
 	}
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
-	if err := run(args, net.JoinHostPort("127.0.0.1", port), log); err != nil {
+	if err := run(args, net.JoinHostPort(loopback(os.Getenv(sandboxapi.EnvAgentURL)), port), log); err != nil {
 		log.Error("exec-agent ends", "err", err)
 		return 1
 	}
 	return 0
+}
+
+// loopback is the host of the relay, where sandboxd looks for its agent too.
+func loopback(relay string) string {
+	u, err := url.Parse(relay)
+	if err != nil || u.Hostname() == "" {
+		return "127.0.0.1"
+	}
+	return u.Hostname()
 }
 
 func run(argv []string, addr string, log *slog.Logger) error {
