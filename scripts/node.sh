@@ -1,0 +1,168 @@
+#!/usr/bin/env bash
+# Runs a program where a whole Kubernetes node can be: as root, in namespaces of its
+# own, with every program that such a node is made of.
+#
+#   scripts/node.sh PACKAGE [ARGS...]    the tests of a package, built with the tag node
+#
+# The node's network, mounts and processes are those of its namespaces, which the
+# kernel takes back however the run ends. What no namespace holds is undone here, after
+# the run and, where that was cut short, before the next one: control groups, four
+# settings of the kernel, and the node's files. Only one run is at a time.
+#
+# The programs are built from Go modules or are Debian's, and kept in the user's cache
+# folder: nothing is installed, and no image is pulled. Where a node can't run the
+# script says why and exits with 69 (EX_UNAVAILABLE).
+set -euo pipefail
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+cache=${HOLDFAST_NODE_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/holdfast/node}
+run=$cache/run
+cgroup=holdfast-node # onenode.CgroupRoot
+settings=(vm.overcommit_memory kernel.panic kernel.panic_on_oops kernel.keys.root_maxkeys kernel.keys.root_maxbytes)
+
+unavailable() {
+	echo "node.sh: no node can run here: $1" >&2
+	exit 69
+}
+
+# hierarchies are where control groups are: one folder, or one for each controller.
+hierarchies() {
+	local each
+	if [[ -f /sys/fs/cgroup/cgroup.controllers ]]; then
+		echo /sys/fs/cgroup
+		return
+	fi
+	for each in /sys/fs/cgroup/*/; do
+		# A unified hierarchy without controllers may stand beside the others.
+		[[ -f $each/cgroup.procs && ! -f $each/cgroup.controllers ]] && echo "${each%/}"
+	done
+}
+
+check() {
+	local free tool
+	[[ $(uname -s) == Linux ]] || unavailable "it takes Linux"
+	(($(id -u) == 0)) || unavailable "only root can start one"
+	for tool in unshare ip iptables apt-get dpkg-deb flock setpriv; do
+		PATH=$PATH:/usr/sbin:/sbin command -v $tool >/dev/null || unavailable "there is no $tool on PATH (Debian: apt-get install util-linux iproute2 iptables apt)"
+	done
+	unshare --mount --net --pid --fork true 2>/dev/null || unavailable "no namespaces can be made: the container that this is has too few capabilities"
+	[[ -n $(hierarchies) ]] || unavailable "there are no control groups below /sys/fs/cgroup"
+	while read -r tool; do
+		[[ -w $tool ]] || unavailable "control groups can't be made below $tool"
+	done < <(hierarchies)
+	mkdir -p "$cache"
+	free=$(df --output=avail -k "$cache" | tail -n 1)
+	((free > 2 * 1024 * 1024)) || unavailable "$cache has less than 2 GiB free"
+}
+
+# build makes the tools of a module below scripts/node once for its versions, and says
+# where they are.
+build() {
+	local module=$root/scripts/node/$1 tags=$2 key folder fresh
+	export GOWORK=off GOFLAGS='' CGO_ENABLED=0
+	key=$({ cat "$module/go.mod" "$module/go.sum" && cd "$module" && echo "$tags" && go env GOVERSION GOOS GOARCH; } | sha256sum | cut -c1-16)
+	folder=$cache/$1-$key
+	if [[ ! -d $folder ]]; then
+		echo "node.sh: building $1: once for these versions, and then it takes minutes" >&2
+		fresh=$(mktemp -d "$cache/build.XXXXXX")
+		(cd "$module" && go build -trimpath -ldflags '-s -w' -tags "$tags" -o "$fresh/" tool)
+		mv "$fresh" "$folder"
+	fi
+	echo "$folder"
+}
+
+# debian unpacks a package of Debian's, which need not be installed, and says where.
+debian() {
+	local folder=$cache/debian-$1 fresh
+	if [[ ! -d $folder ]]; then
+		fresh=$(mktemp -d "$cache/build.XXXXXX")
+		(cd "$fresh" && apt-get download "$1" >&2) || unavailable "Debian's package $1 can't be downloaded"
+		dpkg-deb -x "$fresh"/*.deb "$fresh/root"
+		mv "$fresh/root" "$folder"
+		rm -rf "$fresh"
+	fi
+	echo "$folder"
+}
+
+# collect puts every program that a node takes into one folder.
+collect() {
+	local parts=$run/parts from
+	mkdir -p "$parts/cni"
+	from=$("$root/scripts/kube.sh" --path etcd kube-apiserver kube-controller-manager kube-scheduler kubelet kube-proxy)
+	ln -s "$from"/{etcd,kube-apiserver,kube-controller-manager,kube-scheduler,kubelet,kube-proxy} "$parts"
+	from=$(build containerd 'no_btrfs no_devmapper no_zfs no_aufs')
+	ln -s "$from"/* "$parts"
+	from=$(build cluster '')
+	ln -s "$from"/* "$parts"
+	from=$(cd "$root/scripts/node/cluster" && GOWORK=off go list -m -f '{{.Dir}}' sigs.k8s.io/agent-sandbox)
+	ln -s "$from/k8s" "$parts/agent-sandbox"
+	from=$(debian runc)
+	ln -s "$from/usr/sbin/runc" "$parts"
+	from=$(debian containernetworking-plugins)
+	ln -s "$from"/usr/lib/cni/{bridge,host-local,loopback} "$parts/cni"
+	from=$(debian busybox-static)
+	ln -s "$from/bin/busybox" "$parts"
+	ln -s "$("$root/scripts/tool.sh" --path helm)" "$parts/helm"
+	(cd "$root" && CGO_ENABLED=0 go build -trimpath -o "$parts/" ./services/holdfast ./services/sandboxd ./services/e2e/node/agent)
+}
+
+# enter makes what is no namespace's.
+enter() {
+	local each file
+	sysctl "${settings[@]}" >"$cache/settings"
+	while read -r each; do
+		mkdir -p "$each/$cgroup"
+		for file in cpuset.cpus cpuset.mems; do # without which a group takes no process
+			if [[ $each == */cpuset ]]; then cat "$each/$file" >"$each/$cgroup/$file"; fi
+		done
+	done < <(hierarchies)
+}
+
+# leave undoes it, and what a node left there; again and again without harm.
+leave() {
+	local each
+	if [[ -f $cache/settings ]]; then
+		sysctl -q -p "$cache/settings" && rm -f "$cache/settings"
+	fi
+	while read -r each; do
+		[[ -d $each/$cgroup ]] && find "$each/$cgroup" -depth -type d -exec rmdir {} +
+	done < <(hierarchies)
+	rm -rf --one-file-system "$run"
+}
+
+# inside is the first process of the namespaces: it takes in what others leave behind,
+# and what it mounts hides the machine's own from the node.
+inside() {
+	mount --make-rshared /
+	mount -t tmpfs run /run
+	mkdir -p "$run/var" "$run/work"
+	mount -t overlay -o "lowerdir=/var,upperdir=$run/var,workdir=$run/work" var /var
+	cd "$1"
+	shift
+	HOLDFAST_NODE_PARTS=$run/parts HOLDFAST_NODE_ROOT=$run/node "$run/node.test" "$@" &
+	wait $!
+}
+
+if [[ ${1-} == --inside ]]; then
+	shift
+	inside "$@"
+	exit
+fi
+package=${1:?usage: scripts/node.sh PACKAGE [ARGS...]}
+shift
+
+check
+exec 9>"$cache/lock"
+flock -w 600 9 || unavailable "another run has held $cache/lock for ten minutes"
+leave
+mkdir -p "$run/node"
+trap leave EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+collect
+(cd "$root" && go test -c -tags node -o "$run/node.test" "$package")
+enter
+# The first process, and with it all others, ends with this script.
+setpriv --pdeathsig KILL unshare --mount --propagation private --net --pid --fork --kill-child --mount-proc \
+	"${BASH_SOURCE[0]}" --inside "$root/$package" "$@" &
+wait $!

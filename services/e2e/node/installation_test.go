@@ -1,0 +1,226 @@
+//go:build node
+
+package node_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/holdfast-io/holdfast/api/apiclient"
+	"github.com/holdfast-io/holdfast/migrations/pgserver"
+	"github.com/holdfast-io/holdfast/services/e2e/node/onenode"
+)
+
+// root is the repository, seen from this package.
+const root = "../../.."
+
+const (
+	release   = "holdfast"
+	ownSpace  = "holdfast-system"
+	boxSpace  = "holdfast-default" // of tenant default's sandboxes
+	ourImage  = "localhost/holdfast"
+	natsImage = "localhost/nats"
+	tag       = "local"
+
+	// What agents are in: a shell alone, and the suite's own.
+	shellImage = "localhost/shell:local"
+	agentImage = "localhost/agent:local"
+)
+
+// installation is Holdfast as its chart installs it: each service a Deployment under
+// its own service account, NATS a StatefulSet with a volume. Postgres alone is
+// outside, as in production: on the node, behind its address.
+type installation struct {
+	apiURL, token string
+	stop          []func()
+}
+
+// install installs it and waits until every part is ready. What it returns is to be
+// closed in any case.
+func install(ctx context.Context) (in *installation, err error) {
+	in = &installation{}
+	if err := in.images(ctx); err != nil {
+		return in, err
+	}
+	if err := cluster.Client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ownSpace}}); err != nil {
+		return in, err
+	}
+	if err := in.postgres(ctx); err != nil {
+		return in, err
+	}
+	if err := in.chart(ctx); err != nil {
+		return in, err
+	}
+	return in, in.reach(ctx)
+}
+
+func (in *installation) images(ctx context.Context) error {
+	parts := os.Getenv(onenode.EnvParts)
+	for _, image := range []onenode.Image{
+		{
+			Name: ourImage + ":" + tag, Shell: true, User: "10001:10001", Entrypoint: []string{"holdfast"},
+			Files: map[string]string{
+				"/usr/local/bin/holdfast": filepath.Join(parts, "holdfast"), "/usr/local/bin/sandboxd": filepath.Join(parts, "sandboxd"),
+			},
+			Env: []string{"HOLDFAST_SANDBOXD=/usr/local/bin/sandboxd"},
+		},
+		{Name: natsImage + ":" + tag, Files: map[string]string{"/usr/local/bin/nats-server": filepath.Join(parts, "nats-server")}},
+		{Name: shellImage, Shell: true, User: "1000:1000"},
+		{Name: agentImage, Shell: true, User: "1000:1000", Files: map[string]string{"/agent": filepath.Join(parts, "agent")}},
+	} {
+		if err := cluster.Load(ctx, image); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// postgres runs the machine's own, and passes the node's port 5432 on to its socket.
+func (in *installation) postgres(ctx context.Context) error {
+	server, err := pgserver.Start(ctx, pgserver.Config{
+		Dir: filepath.Join(os.Getenv(onenode.EnvRoot), "postgres"), NoSync: true, Settings: map[string]string{"fsync": "off", "max_connections": "200"},
+	})
+	if err != nil {
+		return err
+	}
+	in.stop = append(in.stop, func() { _ = server.Stop() })
+	dsn, err := url.Parse(server.DSN())
+	if err != nil {
+		return err
+	}
+	l, err := net.Listen("tcp", onenode.NodeIP+":5432")
+	if err != nil {
+		return err
+	}
+	in.stop = append(in.stop, func() { _ = l.Close() })
+	go passOn(l, filepath.Join(dsn.Query().Get("host"), ".s.PGSQL.5432"))
+	there := fmt.Sprintf("postgres://%s@%s:5432%s?sslmode=disable", dsn.User.Username(), onenode.NodeIP, dsn.Path)
+	return cluster.Client.Create(ctx, &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: ownSpace, Name: "node-postgres"}, StringData: map[string]string{"url": there},
+	})
+}
+
+// passOn passes connections on to a socket until the listener is closed.
+func passOn(l net.Listener, socket string) {
+	for {
+		from, err := l.Accept()
+		if err != nil {
+			return
+		}
+		go func() {
+			defer func() { _ = from.Close() }()
+			to, err := net.Dial("unix", socket)
+			if err != nil {
+				return
+			}
+			defer func() { _ = to.Close() }()
+			go func() {
+				_, _ = io.Copy(to, from)
+				_ = to.Close()
+			}()
+			_, _ = io.Copy(from, to)
+		}()
+	}
+}
+
+// values are what the chart is told here.
+func values() map[string]any {
+	one := map[string]any{"replicas": 1, "resources": map[string]any{"requests": map[string]any{"cpu": "10m", "memory": "32Mi"}}}
+	services := map[string]any{}
+	for _, s := range []string{"session", "workload", "policy", "runner", "gateway", "projector"} {
+		services[s] = one
+	}
+	return map[string]any{
+		"image":    map[string]any{"repository": ourImage, "tag": tag, "pullPolicy": "Never"},
+		"services": services,
+		"nats": map[string]any{
+			"replicas": 1, "image": map[string]any{"repository": natsImage, "tag": tag, "pullPolicy": "Never"},
+			"storage":   map[string]any{"size": "1Gi"},
+			"resources": map[string]any{"requests": map[string]any{"cpu": "10m", "memory": "64Mi"}},
+		},
+		"install":   map[string]any{"logMaxBytes": 268435456},
+		"postgres":  map[string]any{"existingSecret": "node-postgres"},
+		"logFormat": "text",
+		"networkPolicy": map[string]any{
+			"extraEgress": []any{map[string]any{
+				"to":    []any{map[string]any{"ipBlock": map[string]any{"cidr": onenode.NodeIP + "/32"}}},
+				"ports": []any{map[string]any{"port": 5432}},
+			}},
+		},
+	}
+}
+
+// chart has Helm install the chart, as an administrator of the cluster; what is
+// installed runs under the chart's accounts.
+func (in *installation) chart(ctx context.Context) error {
+	raw, err := yaml.Marshal(values())
+	if err != nil {
+		return err
+	}
+	file := filepath.Join(os.Getenv(onenode.EnvRoot), "values.yaml")
+	if err := os.WriteFile(file, raw, 0o600); err != nil {
+		return err
+	}
+	if err := cluster.Helm(ctx, "install", release, filepath.Join(root, "deploy/chart"), "--namespace", ownSpace, "--values", file); err != nil {
+		return err
+	}
+	return wait.PollUntilContextCancel(ctx, 200*time.Millisecond, true, func(ctx context.Context) (bool, error) {
+		var all appsv1.DeploymentList
+		if err := cluster.Client.List(ctx, &all, client.InNamespace(ownSpace)); err != nil {
+			return false, err
+		}
+		for _, d := range all.Items {
+			if d.Status.ReadyReplicas < *d.Spec.Replicas {
+				return false, nil
+			}
+		}
+		return len(all.Items) > 0, nil
+	})
+}
+
+// reach finds the API and the administrator's token.
+func (in *installation) reach(ctx context.Context) error {
+	var service corev1.Service
+	var tokens corev1.Secret
+	err := errors.Join(
+		cluster.Client.Get(ctx, client.ObjectKey{Namespace: ownSpace, Name: release}, &service),
+		cluster.Client.Get(ctx, client.ObjectKey{Namespace: ownSpace, Name: release + "-tokens"}, &tokens),
+	)
+	if err != nil {
+		return err
+	}
+	in.apiURL = fmt.Sprintf("http://%s:%d", service.Spec.ClusterIP, service.Spec.Ports[0].Port)
+	in.token = string(tokens.Data["admin"])
+	return nil
+}
+
+// client is the API as its administrator.
+func (in *installation) client(t testing.TB) *apiclient.ClientWithResponses {
+	t.Helper()
+	c, err := apiclient.New(apiclient.Config{URL: in.apiURL, Token: in.token})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func (in *installation) close() {
+	for i := range in.stop {
+		in.stop[len(in.stop)-1-i]()
+	}
+}

@@ -1,0 +1,177 @@
+//go:build node
+
+package node_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	agentsv1beta1 "sigs.k8s.io/agent-sandbox/api/v1beta1"
+	extensionsv1beta1 "sigs.k8s.io/agent-sandbox/extensions/api/v1beta1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/holdfast-io/holdfast/api"
+	"github.com/holdfast-io/holdfast/events/session"
+	"github.com/holdfast-io/holdfast/services/e2e/harness"
+)
+
+// rounds is how often what is timed is done.
+const rounds = 5
+
+// timed prints the median of what was measured.
+func timed(what string, took []time.Duration) {
+	slices.Sort(took)
+	fmt.Printf("%-44s median %6d ms   (%d … %d, n=%d)\n", what, took[len(took)/2].Milliseconds(),
+		took[0].Milliseconds(), took[len(took)-1].Milliseconds(), len(took))
+}
+
+// TestWarmAndCold has a message answered by a sandbox that was there and by one that
+// has to be made. Ready means bound: the Pod has shown its token, whose Pod is the one
+// in the log.
+func TestWarmAndCold(t *testing.T) {
+	for name, warm := range map[string]int{"warm": 2, "cold": 0} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.runtime(name, warm, nil)
+			var ready, answer []time.Duration
+			for range rounds {
+				if warm > 0 {
+					w.warm(name, int32(warm))
+				}
+				began := time.Now()
+				s := w.create(name, "id -u\nls /holdfast")
+				ready = append(ready, time.Since(began))
+				said := w.finished(s.ID, "")
+				answer = append(answer, time.Since(began))
+				if !strings.Contains(said, "1000") || !strings.Contains(said, "sandboxd") {
+					t.Errorf("the agent said %s", said)
+				}
+				pods := w.pods(s.ID)
+				if len(pods) != 1 {
+					t.Fatalf("the session has %d Pods", len(pods))
+				}
+				var was session.Ready
+				w.payload(s.ID, session.TypeReady, 1, &was)
+				if was.PodUID != string(pods[0].UID) {
+					t.Errorf("the log says Pod %s, the cluster %s", was.PodUID, pods[0].UID)
+				}
+				if adopted := pods[0].CreationTimestamp.Time.Before(began.Truncate(time.Second)); adopted != (warm > 0) {
+					t.Errorf("a Pod of before the session: %v", adopted)
+				}
+				w.end(s.ID)
+			}
+			timed(name+": create → ready", ready)
+			timed(name+": create → the run is finished", answer)
+		})
+	}
+}
+
+// TestSuspendAndResume: the Pod goes, the file stays.
+func TestSuspendAndResume(t *testing.T) {
+	w := newWorld(t)
+	w.runtime("keeper", 0, func(r *api.RuntimeSpec) { r.Workspace.Size = "64Mi" })
+	s := w.create("keeper", "")
+	w.answered(s.ID, "echo still-here > /workspace/kept && sync")
+	var suspended, resumed []time.Duration
+	for range rounds {
+		first := w.pods(s.ID)
+		began := time.Now()
+		if _, err := w.api.SuspendSessionWithResponse(harness.Context(t), s.ID, nil); err != nil {
+			t.Fatal(err)
+		}
+		w.until(s.ID, "it is suspended", func(s *api.Session) bool { return s.Phase == api.SessionPhaseSuspended })
+		harness.Eventually(t, "its Pod is gone", func() bool { return len(w.pods(s.ID)) == 0 })
+		suspended = append(suspended, time.Since(began))
+		said, took := w.answered(s.ID, "cat /workspace/kept")
+		resumed = append(resumed, took)
+		if !strings.Contains(said, "still-here") {
+			t.Fatalf("the file didn't survive: %s", said)
+		}
+		if second := w.pods(s.ID); len(second) != 1 || second[0].UID == first[0].UID {
+			t.Fatalf("it has the Pods %d, and none of them is new", len(second))
+		}
+	}
+	timed("suspend → the Pod is gone", suspended)
+	timed("message to a suspended one → finished", resumed)
+	w.end(s.ID)
+	nothingLeft(t, s.ID)
+}
+
+// nothingLeft wants neither claim, Sandbox, Pod nor volume of a session to be there.
+func nothingLeft(t *testing.T, id string) {
+	t.Helper()
+	ctx := bounded(t)
+	eventually(t, ctx, "nothing of the session is left", func() error {
+		var left []string
+		for _, list := range []client.ObjectList{&extensionsv1beta1.SandboxClaimList{}, &agentsv1beta1.SandboxList{}, &corev1.PodList{}, &corev1.PersistentVolumeClaimList{}} {
+			if err := cluster.Client.List(ctx, list, client.InNamespace(boxSpace)); err != nil {
+				return err
+			}
+			for _, name := range namesIn(list) {
+				if strings.Contains(name, id) {
+					left = append(left, fmt.Sprintf("%T %s", list, name))
+				}
+			}
+		}
+		if len(left) > 0 {
+			return fmt.Errorf("left: %v", left)
+		}
+		return nil
+	})
+}
+
+func namesIn(list client.ObjectList) (names []string) {
+	switch l := list.(type) {
+	case *extensionsv1beta1.SandboxClaimList:
+		for _, o := range l.Items {
+			names = append(names, o.Name)
+		}
+	case *agentsv1beta1.SandboxList:
+		for _, o := range l.Items {
+			names = append(names, o.Name)
+		}
+	case *corev1.PodList:
+		for _, o := range l.Items {
+			names = append(names, o.Name)
+		}
+	case *corev1.PersistentVolumeClaimList:
+		for _, o := range l.Items {
+			names = append(names, o.Name)
+		}
+	}
+	return names
+}
+
+// TestOOM: the agent takes more memory than its container may have. The session loses
+// its sandbox for that reason, and gets another.
+func TestOOM(t *testing.T) {
+	w := newWorld(t)
+	w.runtime("eater", 0, agent)
+	s := w.create("eater", "")
+	if _, err := w.invoke(s.ID, "POST", "/eat"); err == nil {
+		t.Error("the agent survived")
+	}
+	var lost session.Lost
+	w.payload(s.ID, session.TypeLost, 1, &lost)
+	if lost.Cause != "OOMKilled" || lost.Generation != 1 {
+		t.Errorf("lost: %+v", lost)
+	}
+	w.until(s.ID, "another generation is ready", func(s *api.Session) bool {
+		return s.Generation == 2 && s.Phase == api.SessionPhaseReady
+	})
+	if _, err := w.invoke(s.ID, "GET", "/health"); err != nil {
+		t.Errorf("the new one doesn't answer: %v", err)
+	}
+	w.end(s.ID)
+}
+
+// agent makes of a runtime one of the suite's own agent.
+func agent(r *api.RuntimeSpec) {
+	r.Adapter = api.Adapter{Protocol: api.AdapterProtocolNone}
+	r.Sandbox.Image, r.Sandbox.Command = agentImage, []string{"/agent"}
+	r.Sandbox.Resources.Limits.Memory = "64Mi"
+}
