@@ -31,7 +31,12 @@ type Kubernetes struct {
 	// AgentsURL is where a Pod reaches the gateways' agents listeners: the address of
 	// Cluster.AgentsURL, "http://address:port". Pods resolve no names.
 	AgentsURL string
+	// Replica is the name of this one, and of no other.
+	Replica string
 }
+
+// sweepLease is contended for by the replicas of the workload service.
+const sweepLease = "holdfast-workload-sweep"
 
 // Unverified is before the isolation of a runtime class that nobody has proven here: see
 // clusterfile.File.Verified.
@@ -46,8 +51,8 @@ func (k Kubernetes) validate() error {
 	if _, err := netip.ParseAddr(u.Hostname()); err != nil {
 		return fmt.Errorf("AgentsURL %q: a sandbox resolves no names: %w", k.AgentsURL, err)
 	}
-	if k.Rest == nil {
-		return errors.New("Kubernetes needs Rest")
+	if k.Rest == nil || k.Replica == "" {
+		return errors.New("Kubernetes needs Rest and Replica")
 	}
 	return nil
 }
@@ -90,5 +95,6 @@ func (k Kubernetes) open(ctx context.Context, pods podtemplate.Options, log *slo
 	return agentsandbox.New(ctx, agentsandbox.Config{
 		Rest: k.Rest, Namespace: func(tenant string) string { return k.Cluster.Tenants[tenant] },
 		Namespaces: slices.Sorted(maps.Values(k.Cluster.Tenants)), Nodes: k.Cluster.WatchNodes, Template: pods, Log: log,
+		Lease: &agentsandbox.Lease{Namespace: k.Cluster.Namespace, Name: sweepLease, Identity: k.Replica},
 	})
 }

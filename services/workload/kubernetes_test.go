@@ -16,13 +16,15 @@ func TestKubernetesNeedsAnAddress(t *testing.T) {
 		"http://10.0.0.7:7071": "", "http://[fd00::7]:7071": "",
 		"http://gateway:7071": "resolves no names", "https://10.0.0.7:7071": "http://address:port", "http://10.0.0.7": "http://address:port", "": "http://address:port",
 	} {
-		err := Kubernetes{Rest: &rest.Config{}, AgentsURL: url}.validate()
+		err := Kubernetes{Rest: &rest.Config{}, Replica: "r", AgentsURL: url}.validate()
 		if (err == nil) != (says == "") || err != nil && !strings.Contains(err.Error(), says) {
 			t.Errorf("%q: %v, want %q", url, err, says)
 		}
 	}
-	if (Kubernetes{AgentsURL: "http://10.0.0.7:7071"}).validate() == nil {
-		t.Error("no way to the API server is accepted")
+	for _, k := range []Kubernetes{{AgentsURL: "http://10.0.0.7:7071", Replica: "r"}, {AgentsURL: "http://10.0.0.7:7071", Rest: &rest.Config{}}} {
+		if k.validate() == nil {
+			t.Errorf("%+v is accepted", k)
+		}
 	}
 }
 

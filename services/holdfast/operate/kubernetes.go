@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"os"
 
 	"k8s.io/client-go/tools/clientcmd"
 
@@ -13,6 +14,9 @@ import (
 	"github.com/holdfast-io/holdfast/services/internal/clusterfile"
 	"github.com/holdfast-io/holdfast/services/workload"
 )
+
+// envPodName is the Pod's own name, by the downward API.
+const envPodName = "HOLDFAST_POD_NAME"
 
 // kubernetes is where the workload service's sandboxes are Pods; nil without a cluster
 // file. The API server is KUBECONFIG's, or in a Pod that of its service account.
@@ -39,7 +43,14 @@ func (s served) kubernetes(ctx context.Context) (*workload.Kubernetes, error) {
 	if agents, err = resolved(ctx, agents); err != nil {
 		return nil, err
 	}
-	return &workload.Kubernetes{Rest: rest, Cluster: file, AgentsURL: agents}, nil
+	replica := os.Getenv(envPodName)
+	if replica == "" { // not in a Pod: two on one machine would be one replica
+		if replica, err = os.Hostname(); err != nil {
+			return nil, err
+		}
+		replica = fmt.Sprintf("%s-%d", replica, os.Getpid())
+	}
+	return &workload.Kubernetes{Rest: rest, Cluster: file, AgentsURL: agents, Replica: replica}, nil
 }
 
 // resolved puts the address of a URL's host in its place: sandboxes resolve no names.

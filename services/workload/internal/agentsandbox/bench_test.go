@@ -67,11 +67,18 @@ func set(t *testing.T) *bench {
 }
 
 // another is another replica's driver on the same namespace.
-func (b *bench) another() *Driver {
+func (b *bench) another() *Driver { return b.open(nil) }
+
+// replica is one that contends for a lease.
+func (b *bench) replica(name string) *Driver {
+	return b.open(&Lease{Namespace: b.ns, Name: "sweep", Identity: name})
+}
+
+func (b *bench) open(lease *Lease) *Driver {
 	b.t.Helper()
 	anyone := []networkingv1.NetworkPolicyPeer{{NamespaceSelector: &metav1.LabelSelector{}}}
 	d, err := New(b.t.Context(), Config{
-		Rest: b.cluster.Config(), Namespace: func(string) string { return b.ns }, Namespaces: []string{b.ns}, Nodes: true,
+		Rest: b.cluster.Config(), Namespace: func(string) string { return b.ns }, Namespaces: []string{b.ns}, Nodes: true, Lease: lease,
 		Template: podtemplate.Options{
 			Image: "holdfast", BindKey: b.public(), Callers: anyone, Agents: anyone, AgentsPort: 7071, ServiceAccount: "default",
 		},

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 
 	lru "github.com/hashicorp/golang-lru/v2"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -52,12 +53,14 @@ type Driver struct {
 	cancel context.CancelFunc
 	tasks  sync.WaitGroup
 	closed sync.Once
+	leads  atomic.Bool
 }
 
 var (
 	_ driver.Driver    = (*Driver)(nil)
 	_ driver.Backstop  = (*Driver)(nil)
 	_ driver.Explainer = (*Driver)(nil)
+	_ driver.Elected   = (*Driver)(nil)
 )
 
 const (
@@ -92,6 +95,9 @@ func New(ctx context.Context, cfg Config) (*Driver, error) {
 	}
 	for range writers {
 		d.tasks.Go(d.write)
+	}
+	if cfg.Lease != nil {
+		d.tasks.Go(d.contend)
 	}
 	d.cfg.Log.Info("agent-sandbox driver started", "namespaces", cfg.Namespaces, "nodes", cfg.Nodes)
 	return d, nil

@@ -95,6 +95,9 @@ func (a *App) draining(ctx context.Context, e driver.Event) {
 // sweep compares what exists with the log. It removes only what a release of this
 // epoch names; what the log doesn't know it reports.
 func (a *App) sweep(ctx context.Context) {
+	if e, ok := a.driver.(driver.Elected); ok && !e.Leads() {
+		return // another replica's
+	}
 	found, err := a.driver.List(ctx)
 	if err != nil {
 		a.cfg.Logger.LogAttrs(ctx, levelOf(err), "sandboxes not listed", slog.Any("error", err))

@@ -135,6 +135,34 @@ func TestHostBegins(t *testing.T) {
 	})
 }
 
+// follower is a driver of a replica that doesn't lead.
+type follower struct{ driver.Driver }
+
+func (follower) Leads() bool { return false }
+
+// What exists is compared with the log by one replica for all.
+func TestFollowerSweepsNothing(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.settle()
+		w.queue.now = nil
+		w.app.UseDriver(follower{w.driver})
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- w.app.Watch(ctx, runtimes{}) }()
+		time.Sleep(time.Minute) // of the test's own time: two sweeps
+		synctest.Wait()
+		if len(w.queue.now) != 0 {
+			t.Errorf("enqueued %v", w.queue.now)
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // A sandbox that has to leave its place is no loss; it is said once of each.
 func TestDraining(t *testing.T) {
 	t.Parallel()

@@ -18,3 +18,7 @@ type Explainer interface {
 	// is known to be in its way.
 	Explain(ctx context.Context, ref Ref) *StartError
 }
+
+// Elected is a driver whose replicas see the same sandboxes, of which one at a time
+// compares them with the log. Who begins to lead has an Event with Began.
+type Elected interface{ Leads() bool }
