@@ -115,10 +115,11 @@ func (t *tail) consume(ctx context.Context, from uint64) (next uint64, _ error) 
 	if err != nil {
 		return from, err
 	}
-	defer context.AfterFunc(ctx, messages.Stop)()
 	defer messages.Stop()
 	for {
-		msg, err := messages.Next()
+		// Stopping it from outside is no way to end a Next: the library may be making a
+		// consumer anew just then, which it would go on with.
+		msg, err := messages.Next(jetstream.NextContext(ctx))
 		if err != nil {
 			return from, err
 		}
