@@ -35,7 +35,8 @@ FAULT_TIMEOUT ?= 20m
 # one after the other: they fill disks, kill processes and want the whole machine.
 SLOW        := agents|baddays|console|isolation|large|processes
 # What is tested against a real API server: without KUBEBUILDER_ASSETS, as in make
-# test, those tests are skipped, loudly.
+# test, those tests are skipped, loudly. Nothing of them is taken from Go's cache, which
+# sees neither the chart nor the programs of Kubernetes.
 KUBE        := internal/kubetest|workload/internal/(agentsandbox|podtemplate|tokenreview)|e2e/(chart|kube)
 CLUSTER_PKG := ./events/eventlog/...
 FAULT_PKG   := ./services/e2e/faults/...
@@ -99,7 +100,9 @@ test-slow: ## Run the slow suites: agents, bad days, the console, isolation, lar
 .PHONY: test-kube
 test-kube: ## Run what needs Kubernetes against a real API server (docs/kubernetes.md)
 	@scripts/prereq.sh linux go cc postgres
-	assets=$$(scripts/kube.sh --path) && KUBEBUILDER_ASSETS=$$assets HOLDFAST_REQUIRE_KUBE=1 go test -race -p 1 -timeout $(FAULT_TIMEOUT) $(if $(RUN),-run '$(RUN)') $(or $(PKG),$$(go list work | grep -E '/services/($(KUBE))(/|$$)'))
+	assets=$$(scripts/kube.sh --path) && helm=$$(scripts/tool.sh --path helm) && \
+		KUBEBUILDER_ASSETS=$$assets HOLDFAST_HELM=$$helm HOLDFAST_REQUIRE_KUBE=1 \
+		go test -race -count=1 -p 1 -timeout $(FAULT_TIMEOUT) $(if $(RUN),-run '$(RUN)') $(or $(PKG),$$(go list work | grep -E '/services/($(KUBE))(/|$$)'))
 
 .PHONY: test-cluster
 test-cluster: ## Run the log's suite on three clustered NATS servers
