@@ -135,15 +135,12 @@ func (d *Driver) admit(ctx context.Context, key types.NamespacedName, ref driver
 	return claim, nil
 }
 
-// known is ErrForeign for a claim that isn't the one that ref's was.
+// known is ErrForeign for a claim that isn't ref's: another's, or put anew in the place of
+// ours.
 func (d *Driver) known(ref driver.Ref, claim *extensionsv1beta1.SandboxClaim) error {
 	owner, ours := d.ours(claim)
-	uid, remembered := d.uids.Get(ref)
 	written := claim.Annotations[annClaim]
-	switch {
-	case !ours || owner != ref,
-		remembered && uid != claim.UID,
-		written != "" && written != string(claim.UID):
+	if !ours || owner != ref || written != "" && written != string(claim.UID) {
 		return fmt.Errorf("claim %s/%s: %w", claim.Namespace, claim.Name, driver.ErrForeign)
 	}
 	return nil

@@ -60,7 +60,7 @@ func (c Config) rest() *rest.Config {
 func (c Config) namespace(tenant string) (string, error) {
 	ns := c.Namespace(tenant)
 	if ns == "" || len(c.Namespaces) > 0 && !slices.Contains(c.Namespaces, ns) {
-		return "", fmt.Errorf("%w: namespace %q of tenant %q: have the workload service watch it (--kube-namespaces)", errNamespace, ns, tenant)
+		return "", fmt.Errorf("%w: namespace %q of tenant %q: name the tenant and its namespace in the cluster file", errNamespace, ns, tenant)
 	}
 	return ns, nil
 }

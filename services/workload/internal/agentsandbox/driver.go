@@ -45,7 +45,6 @@ type Driver struct {
 	locks       driver.Locks
 	pools       poolMemory
 	released    *lru.Cache[driver.SessionKey, uint64] // the newest intents of what is gone
-	uids        *lru.Cache[driver.Ref, types.UID]     // of claims that were made or seen here
 	namespaces  namespaceUIDs
 	writes      workqueue.TypedRateLimitingInterface[types.NamespacedName]
 
@@ -82,9 +81,6 @@ func New(ctx context.Context, cfg Config) (*Driver, error) {
 	}
 	var err error
 	if d.released, err = lru.New[driver.SessionKey, uint64](remembered); err != nil {
-		return nil, fmt.Errorf("agent-sandbox driver: %w", err)
-	}
-	if d.uids, err = lru.New[driver.Ref, types.UID](remembered); err != nil {
 		return nil, fmt.Errorf("agent-sandbox driver: %w", err)
 	}
 	d.events = driver.NewQueue()
@@ -187,10 +183,11 @@ func (d *Driver) List(context.Context) ([]driver.Found, error) {
 	return list, nil
 }
 
-// ours says whose a claim is; one in another namespace than its tenant's is nobody's.
+// ours says whose a claim is. One in another namespace than its tenant's is nobody's, and
+// one that somebody else made is theirs, even if it is a copy of ours.
 func (d *Driver) ours(claim *extensionsv1beta1.SandboxClaim) (driver.Ref, bool) {
 	ref, ok := refOf(claim)
-	return ref, ok && d.cfg.Namespace(ref.Tenant) == claim.Namespace
+	return ref, ok && d.cfg.Namespace(ref.Tenant) == claim.Namespace && madeByUs(claim)
 }
 
 // describe is a claim in a list.

@@ -177,7 +177,6 @@ func (d *Driver) remove(ctx context.Context, ref driver.Ref, s sight, intent uin
 	if err != nil {
 		return err
 	}
-	d.uids.Remove(ref)
 	d.memos.forget(uid)
 	return d.removeOwnPool(ctx, keyOf(claim))
 }

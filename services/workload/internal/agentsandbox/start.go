@@ -48,7 +48,6 @@ func (d *Driver) create(ctx context.Context, c driver.Claim, hadVolume bool) (dr
 	if err != nil {
 		return driver.Sandbox{}, fmt.Errorf("claim %s: %w", key, refusedCall(err))
 	}
-	d.uids.Add(c.Ref, claim.UID)
 	d.memos.change(claim.UID, func(m *memo) {
 		m.intent = max(m.intent, c.Intent)
 		if m.start == nil {

@@ -136,7 +136,7 @@ func TestClaimOfAProcessThatDiedIsTakenUp(t *testing.T) {
 	cancel()
 	key := mustKey(t, b, c.Ref)
 	must(t, b.applyShared(t.Context(), c.Runtime, keyOf(&metav1.ObjectMeta{Namespace: b.ns, Name: templateName(c.Runtime.Name, 1)}), false))
-	_, err := b.ext.ExtensionsV1beta1().SandboxClaims(b.ns).Create(t.Context(), newClaim(c, key, templateName(c.Runtime.Name, 1)), metav1.CreateOptions{})
+	_, err := b.ext.ExtensionsV1beta1().SandboxClaims(b.ns).Create(t.Context(), newClaim(c, key, templateName(c.Runtime.Name, 1)), metav1.CreateOptions{FieldManager: FieldManager})
 	must(t, err)
 	if _, err := b.Claim(ctx, c); !errors.Is(err, context.Canceled) {
 		t.Errorf("claim: %v", err)

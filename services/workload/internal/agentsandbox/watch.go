@@ -3,6 +3,7 @@ package agentsandbox
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -87,12 +88,22 @@ func (s *scope) start(ctx context.Context, stop <-chan struct{}) error {
 	return nil
 }
 
-// lean drops what nobody here reads: it is half of an object's memory.
+// lean drops what nobody here reads: it is half of an object's memory. Of who wrote what
+// only whether it was us is kept.
 func lean(o any) (any, error) {
 	if m, ok := o.(metav1.Object); ok {
-		m.SetManagedFields(nil)
+		var kept []metav1.ManagedFieldsEntry
+		if madeByUs(m) {
+			kept = []metav1.ManagedFieldsEntry{{Manager: FieldManager}}
+		}
+		m.SetManagedFields(kept)
 	}
 	return o, nil
+}
+
+// madeByUs says whether we wrote an object: we write no claim that isn't ours already.
+func madeByUs(o metav1.Object) bool {
+	return slices.ContainsFunc(o.GetManagedFields(), func(e metav1.ManagedFieldsEntry) bool { return e.Manager == FieldManager })
 }
 
 func ownerIndex(o any) ([]string, error) {
