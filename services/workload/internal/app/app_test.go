@@ -204,6 +204,9 @@ func TestClaimFails(t *testing.T) {
 		"the entrypoint fails":        {"Ready", 1, driver.ErrEntrypoint, "entrypoint-failed"},
 		"no isolation":                {"Claim", 1, &driver.IsolationError{Missing: "user namespaces"}, "isolation-unavailable"},
 		"a runtime that nobody runs":  {"Claim", 1, driver.ErrInvalid, "runtime-refused"},
+		"no room for it, ever":        {"Claim", 1, &driver.StartError{Cause: driver.CauseQuota, Detail: "pods", Final: true}, "quota-exceeded"},
+		"no room so far":              {"Claim", always, &driver.StartError{Cause: driver.CauseUnschedulable}, "unschedulable"},
+		"a claim of somebody else's":  {"Claim", 1, driver.ErrForeign, "sandbox-name-taken"},
 		"an older intent is no fault": {"Claim", 1, driver.ErrOlderIntent, ""},
 	} {
 		t.Run(name, func(t *testing.T) {

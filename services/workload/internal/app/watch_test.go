@@ -135,6 +135,41 @@ func TestHostBegins(t *testing.T) {
 	})
 }
 
+// cluster is a driver whose starts go on, and that knows what they wait for.
+type cluster struct {
+	driver.Driver
+	why *driver.StartError
+}
+
+func (c cluster) Explain(context.Context, driver.Ref) *driver.StartError { return c.why }
+
+// A start that isn't waited for to its end fails at its deadline, with what it waited for.
+func TestDueSaysWhatWasWaitedFor(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		why   *driver.StartError
+		cause string
+	}{
+		{nil, "claim-timeout"},
+		{&driver.StartError{Cause: driver.CauseSlow, Detail: "its Pod is Pending"}, "claim-timeout"},
+		{&driver.StartError{Cause: driver.CauseUnschedulable, Detail: "no node has room"}, "unschedulable"},
+	} {
+		t.Run(tc.cause, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.app.UseDriver(cluster{w.driver, tc.why})
+			w.append(session.ClaimRequested{Generation: 1, Deadline: w.now.Add(time.Minute)})
+			w.now = w.now.Add(time.Minute)
+			if err := w.app.Due(t.Context(), key.Tenant, key.Session, session.Deadline{Kind: session.DeadlineClaim}); err != nil {
+				t.Fatal(err)
+			}
+			if st := w.state().Workload; st.Status != session.WorkloadFailed || st.Cause != tc.cause {
+				t.Errorf("%s %q, want %q", st.Status, st.Cause, tc.cause)
+			}
+		})
+	}
+}
+
 // follower is a driver of a replica that doesn't lead.
 type follower struct{ driver.Driver }
 
