@@ -7,14 +7,13 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"net/netip"
-	"net/url"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/holdfast-io/holdfast/services/internal/bind"
 	"github.com/holdfast-io/holdfast/services/internal/clusterfile"
 	"github.com/holdfast-io/holdfast/services/workload/internal/agentsandbox"
 	"github.com/holdfast-io/holdfast/services/workload/internal/app"
@@ -44,12 +43,8 @@ const Unverified = "unverified:"
 
 // validate names what is missing.
 func (k Kubernetes) validate() error {
-	u, err := url.Parse(k.AgentsURL)
-	if err != nil || u.Scheme != "http" || u.Port() == "" {
-		return fmt.Errorf("AgentsURL %q: write it as http://address:port", k.AgentsURL)
-	}
-	if _, err := netip.ParseAddr(u.Hostname()); err != nil {
-		return fmt.Errorf("AgentsURL %q: a sandbox resolves no names: %w", k.AgentsURL, err)
+	if err := bind.CheckAgents(k.AgentsURL); err != nil {
+		return fmt.Errorf("AgentsURL: %w: a sandbox resolves no names", err)
 	}
 	if k.Rest == nil || k.Replica == "" {
 		return errors.New("Kubernetes needs Rest and Replica")

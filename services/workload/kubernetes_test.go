@@ -14,7 +14,7 @@ func TestKubernetesNeedsAnAddress(t *testing.T) {
 	t.Parallel()
 	for url, says := range map[string]string{
 		"http://10.0.0.7:7071": "", "http://[fd00::7]:7071": "",
-		"http://gateway:7071": "resolves no names", "https://10.0.0.7:7071": "http://address:port", "http://10.0.0.7": "http://address:port", "": "http://address:port",
+		"http://gateway:7071": "resolves no names", "https://10.0.0.7:7071": "http://address:port", "http://10.0.0.7": "http://address:port", "": "http://address:port", "http://10.0.0.7:7071/": "http://address:port",
 	} {
 		err := Kubernetes{Rest: &rest.Config{}, Replica: "r", AgentsURL: url}.validate()
 		if (err == nil) != (says == "") || err != nil && !strings.Contains(err.Error(), says) {
