@@ -7,14 +7,40 @@ import (
 	"time"
 
 	"github.com/holdfast-io/holdfast/api"
+	"github.com/holdfast-io/holdfast/api/apiclient"
+	"github.com/holdfast-io/holdfast/events/eventlog"
 	"github.com/holdfast-io/holdfast/services/holdfast/dev"
 )
 
 // Tenant is the one that dev has.
 const Tenant = dev.Tenant
 
+// Sessions is what people do with an installation, wherever that runs, and what its log
+// says of it.
+type Sessions struct {
+	t testing.TB
+	// clients is the API as somebody, log the log until it is closed.
+	clients func(t testing.TB, name string) *apiclient.ClientWithResponses
+	log     func(context.Context) (log eventlog.Log, closeLog func(), err error)
+}
+
+// SessionsOf are those of an installation that the harness didn't start.
+func SessionsOf(
+	t testing.TB, clients func(t testing.TB, name string) *apiclient.ClientWithResponses,
+	log func(context.Context) (log eventlog.Log, closeLog func(), err error),
+) Sessions {
+	t.Helper()
+	return Sessions{t: t, clients: clients, log: log}
+}
+
+// Client is the API as one of admin, alice and bob.
+func (h *Sessions) Client(name string) *apiclient.ClientWithResponses {
+	h.t.Helper()
+	return h.clients(h.t, name)
+}
+
 // Context is bounded by Patience and the test.
-func (h *Holdfast) Context() context.Context { return Context(h.t) }
+func (h *Sessions) Context() context.Context { return Context(h.t) }
 
 // Context is bounded by Patience and the test.
 func Context(t testing.TB) context.Context {
@@ -56,13 +82,13 @@ func Refused(t testing.TB, err error, code api.Code) api.Problem {
 
 // Create makes a session of runtime shell, with a first message unless it is
 // empty, and waits until it is ready.
-func (h *Holdfast) Create(as, message string) *api.Session {
+func (h *Sessions) Create(as, message string) *api.Session {
 	h.t.Helper()
 	return h.CreateOf(as, api.CreateSession{Runtime: "shell", Message: message})
 }
 
 // CreateOf makes a session and waits until it is ready, or is known not to be.
-func (h *Holdfast) CreateOf(as string, body api.CreateSession) *api.Session {
+func (h *Sessions) CreateOf(as string, body api.CreateSession) *api.Session {
 	h.t.Helper()
 	prefer := "wait=30"
 	r, err := h.Client(as).CreateSessionWithResponse(h.Context(), &api.CreateSessionParams{Prefer: &prefer}, body)
@@ -76,7 +102,7 @@ func (h *Holdfast) CreateOf(as string, body api.CreateSession) *api.Session {
 }
 
 // Send sends a message and gives the run that answers it.
-func (h *Holdfast) Send(as, id, message string) string {
+func (h *Sessions) Send(as, id, message string) string {
 	h.t.Helper()
 	r, err := h.Client(as).SendMessageWithResponse(h.Context(), id, nil, api.SendMessage{Content: message})
 	if err != nil {
@@ -86,7 +112,7 @@ func (h *Holdfast) Send(as, id, message string) string {
 }
 
 // Session reads a session from the log.
-func (h *Holdfast) Session(id string) *api.Session {
+func (h *Sessions) Session(id string) *api.Session {
 	h.t.Helper()
 	r, err := h.Client("admin").GetSessionWithResponse(h.Context(), id, nil)
 	if err != nil {
@@ -96,7 +122,7 @@ func (h *Holdfast) Session(id string) *api.Session {
 }
 
 // Await waits until a session is as it should be.
-func (h *Holdfast) Await(id, what string, holds func(*api.Session) bool) *api.Session {
+func (h *Sessions) Await(id, what string, holds func(*api.Session) bool) *api.Session {
 	h.t.Helper()
 	var s *api.Session
 	Eventually(h.t, what, func() bool {
@@ -107,13 +133,13 @@ func (h *Holdfast) Await(id, what string, holds func(*api.Session) bool) *api.Se
 }
 
 // AwaitPhase waits until a session is in a phase.
-func (h *Holdfast) AwaitPhase(id string, phase api.SessionPhase) *api.Session {
+func (h *Sessions) AwaitPhase(id string, phase api.SessionPhase) *api.Session {
 	h.t.Helper()
 	return h.Await(id, "session "+id+" is "+string(phase), func(s *api.Session) bool { return s.Phase == phase })
 }
 
 // AwaitFact waits until a session's log holds what it should.
-func (h *Holdfast) AwaitFact(id, what string, holds func([]Fact) bool) []Fact {
+func (h *Sessions) AwaitFact(id, what string, holds func([]Fact) bool) []Fact {
 	h.t.Helper()
 	var facts []Fact
 	Eventually(h.t, what, func() bool {
@@ -125,7 +151,7 @@ func (h *Holdfast) AwaitFact(id, what string, holds func([]Fact) bool) []Fact {
 
 // Runs lists a session's runs from the views, once they include what the log holds
 // now.
-func (h *Holdfast) Runs(id string) []api.Run {
+func (h *Sessions) Runs(id string) []api.Run {
 	h.t.Helper()
 	r, err := h.Client("admin").ListRunsWithResponse(h.Context(), id, &api.ListRunsParams{MinSeq: &h.Session(id).Seq})
 	if err != nil {
@@ -135,7 +161,7 @@ func (h *Holdfast) Runs(id string) []api.Run {
 }
 
 // AwaitRun waits until a run is in a state.
-func (h *Holdfast) AwaitRun(id, run string, state api.RunState) api.Run {
+func (h *Sessions) AwaitRun(id, run string, state api.RunState) api.Run {
 	h.t.Helper()
 	var is api.Run
 	Eventually(h.t, "run "+run+" is "+string(state), func() bool {
@@ -150,7 +176,7 @@ func (h *Holdfast) AwaitRun(id, run string, state api.RunState) api.Run {
 }
 
 // AwaitQuestion waits until a session asks and gives what it asks.
-func (h *Holdfast) AwaitQuestion(id string) api.Approval {
+func (h *Sessions) AwaitQuestion(id string) api.Approval {
 	h.t.Helper()
 	var asked []api.Approval
 	Eventually(h.t, "session "+id+" asks", func() bool {
@@ -172,7 +198,7 @@ func (h *Holdfast) AwaitQuestion(id string) api.Approval {
 
 // Decide answers a question and gives the status: 201 for the answer that counts,
 // 200 for its repetition.
-func (h *Holdfast) Decide(as string, a api.Approval, answer api.Answer, comment string) (status int, err error) {
+func (h *Sessions) Decide(as string, a api.Approval, answer api.Answer, comment string) (status int, err error) {
 	h.t.Helper()
 	r, err := h.Client(as).DecideApprovalWithResponse(h.Context(), a.ID, nil, api.DecideApproval{
 		Decision: answer, ArgsHash: a.ArgsHash, Comment: comment,
@@ -184,7 +210,7 @@ func (h *Holdfast) Decide(as string, a api.Approval, answer api.Answer, comment 
 }
 
 // Approve answers a question with yes, and wants that to be the answer that counts.
-func (h *Holdfast) Approve(as string, a api.Approval) {
+func (h *Sessions) Approve(as string, a api.Approval) {
 	h.t.Helper()
 	if status, err := h.Decide(as, a, api.AnswerApprove, ""); err != nil || status != 201 {
 		h.t.Fatalf("approve: %d, %v", status, err)
@@ -192,7 +218,7 @@ func (h *Holdfast) Approve(as string, a api.Approval) {
 }
 
 // Runtime applies a runtime that is like "shell" but for what change does.
-func (h *Holdfast) Runtime(name string, change func(*api.RuntimeSpec)) {
+func (h *Sessions) Runtime(name string, change func(*api.RuntimeSpec)) {
 	h.t.Helper()
 	spec := api.RuntimeSpec{
 		Name: name, Kind: api.RuntimeKindAgent,
@@ -210,7 +236,7 @@ func (h *Holdfast) Runtime(name string, change func(*api.RuntimeSpec)) {
 }
 
 // Policy applies a policy.
-func (h *Holdfast) Policy(spec api.PolicySpec) {
+func (h *Sessions) Policy(spec api.PolicySpec) {
 	h.t.Helper()
 	if _, err := h.Client("admin").ApplyPolicyWithResponse(h.Context(), spec.Name, nil, spec); err != nil {
 		h.t.Fatalf("apply policy %s: %v", spec.Name, err)

@@ -31,8 +31,8 @@ const Patience = 60 * time.Second
 // Holdfast is the running program.
 type Holdfast struct {
 	*dev.Program
+	Sessions
 
-	t   testing.TB
 	cfg dev.Config
 	// stopped says that Stop was called and Begin not yet.
 	stopped bool
@@ -51,7 +51,8 @@ func Start(t testing.TB, options ...Option) *Holdfast {
 		o(&cfg)
 	}
 	Sandboxd(t)
-	h := &Holdfast{t: t, cfg: cfg}
+	h := &Holdfast{cfg: cfg}
+	h.Sessions = SessionsOf(t, h.clientFor, func(ctx context.Context) (eventlog.Log, func(), error) { return h.OpenLog(ctx) })
 	h.Begin()
 	t.Cleanup(h.finish)
 	return h
@@ -138,7 +139,7 @@ func (h *Holdfast) finish() {
 }
 
 // Check holds the log as it is now to the invariants.
-func (h *Holdfast) Check() {
+func (h *Sessions) Check() {
 	h.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), Patience)
 	defer cancel()
@@ -151,12 +152,12 @@ func (h *Holdfast) Check() {
 	}
 }
 
-// Client is the API as one of admin, alice and bob.
-func (h *Holdfast) Client(name string) *apiclient.ClientWithResponses {
-	h.t.Helper()
+// clientFor is the API as one of admin, alice and bob.
+func (h *Holdfast) clientFor(t testing.TB, name string) *apiclient.ClientWithResponses {
+	t.Helper()
 	c, err := apiclient.New(apiclient.Config{URL: h.URL, Token: h.Token(name)})
 	if err != nil {
-		h.t.Fatal(err)
+		t.Fatal(err)
 	}
 	return c
 }

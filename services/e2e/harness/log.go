@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"slices"
 	"strings"
+	"testing"
 
 	"github.com/holdfast-io/holdfast/events"
 	"github.com/holdfast-io/holdfast/events/eventlog"
@@ -12,11 +13,11 @@ import (
 )
 
 // openLog opens the log until the test ends.
-func (h *Holdfast) openLog() eventlog.Log {
+func (h *Sessions) openLog() eventlog.Log {
 	h.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), Patience)
 	defer cancel()
-	log, closeLog, err := h.OpenLog(ctx)
+	log, closeLog, err := h.log(ctx)
 	if err != nil {
 		h.t.Fatalf("open the log: %v", err)
 	}
@@ -34,18 +35,24 @@ type Fact struct {
 }
 
 // Facts reads all events of a session from the log, first things first.
-func (h *Holdfast) Facts(id string) []Fact {
+func (h *Sessions) Facts(id string) []Fact {
 	h.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), Patience)
 	defer cancel()
-	log, closeLog, err := h.OpenLog(ctx)
+	log, closeLog, err := h.log(ctx)
 	if err != nil {
 		h.t.Fatalf("open the log: %v", err)
 	}
 	defer closeLog()
+	return Facts(ctx, h.t, log, id)
+}
+
+// Facts is Sessions.Facts with a log.
+func Facts(ctx context.Context, t testing.TB, log eventlog.Log, id string) []Fact {
+	t.Helper()
 	subject, err := events.SessionSubject(Tenant, id)
 	if err != nil {
-		h.t.Fatal(err)
+		t.Fatal(err)
 	}
 	m, ok, err := log.Last(ctx, subject)
 	var messages []events.Message
@@ -59,14 +66,14 @@ func (h *Holdfast) Facts(id string) []Fact {
 		}
 	}
 	if err != nil {
-		h.t.Fatalf("read the log: %v", err)
+		t.Fatalf("read the log: %v", err)
 	}
 	var facts []Fact
 	for _, m := range slices.Backward(messages) {
 		for i, r := range m.Envelope.Events {
 			p, err := session.Decode(r, m.Envelope.Service)
 			if err != nil {
-				h.t.Fatalf("event %s of %s: %v", r.Type, id, err)
+				t.Fatalf("event %s of %s: %v", r.Type, id, err)
 			}
 			facts = append(facts, Fact{N: m.MetaAt(i).N, Message: m, Type: r.Type, Payload: p})
 		}

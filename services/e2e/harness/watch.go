@@ -30,12 +30,12 @@ func ApprovalOf(f api.Frame) (api.Approval, bool) {
 
 // Follow reads a session's stream from its beginning until done says so and gives
 // all frames that it read. The test fails where that takes too long.
-func (h *Holdfast) Follow(as, session string, done func(api.Frame) bool) []api.Frame {
+func (h *Sessions) Follow(as, session string, done func(api.Frame) bool) []api.Frame {
 	h.t.Helper()
 	return Follow(h.t, h.Client(as), session, done)
 }
 
-// Follow is Holdfast.Follow with a client.
+// Follow is Sessions.Follow with a client.
 func Follow(t testing.TB, c *apiclient.ClientWithResponses, session string, done func(api.Frame) bool) []api.Frame {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), Patience)

@@ -116,7 +116,8 @@ func configure(args, environ []string) (Config, string, error) {
 	if own[sandboxapi.EnvPort] == "" {
 		return cfg, "", fmt.Errorf("%s isn't set", sandboxapi.EnvPort)
 	}
-	return cfg, net.JoinHostPort("127.0.0.1", own[sandboxapi.EnvPort]), nil
+	// It serves where it reaches sandboxd: on the loopback that the two share.
+	return cfg, net.JoinHostPort(base.Hostname(), own[sandboxapi.EnvPort]), nil
 }
 
 // findShell prefers bash, which people expect, to the system's sh.

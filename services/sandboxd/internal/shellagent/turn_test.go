@@ -248,9 +248,9 @@ func TestCallIDsStayTheSame(t *testing.T) {
 }
 
 func TestConfigure(t *testing.T) {
-	good := []string{sandboxapi.EnvAgentURL + "=http://127.0.0.1:7777", sandboxapi.EnvPort + "=8000", "A=b"}
+	good := []string{sandboxapi.EnvAgentURL + "=http://127.0.0.2:7777", sandboxapi.EnvPort + "=8000", "A=b"}
 	cfg, addr, err := configure([]string{"--modes=hold,park"}, good)
-	if err != nil || addr != "127.0.0.1:8000" || len(cfg.Modes) != 2 || len(cfg.Env) != 1 {
+	if err != nil || addr != "127.0.0.2:8000" || len(cfg.Modes) != 2 || len(cfg.Env) != 1 {
 		t.Errorf("%+v, %s, %v", cfg, addr, err)
 	}
 	for name, bad := range map[string]struct{ args, env []string }{
