@@ -5,6 +5,7 @@ import (
 	"crypto/ed25519"
 	"path/filepath"
 	"slices"
+	"sync"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -37,6 +38,7 @@ const (
 	// shellImage has nothing but a shell: what runs in it is the sandboxd that is
 	// installed there.
 	shellImage = "shell:test"
+	agentImage = "agent:test"
 	// workloadAccount and sandboxAccount are the chart's ServiceAccounts.
 	workloadAccount = "holdfast-workload"
 	sandboxAccount  = "holdfast-sandbox"
@@ -74,6 +76,7 @@ func prepare(t testing.TB) *installation {
 	k := kubetest.Start(t)
 	k.Image(holdfastImage, kubetest.Holdfast(harness.Sandboxd(t)))
 	k.Image(shellImage, kubetest.Image{Env: []string{"PATH=/usr/local/bin:/usr/bin:/bin"}})
+	k.Image(agentImage, kubetest.Programs(map[string]string{"agent": agent(t)}))
 	in := &installation{
 		t: t, cluster: k, ns: k.Namespace(t), own: k.Namespace(t), dsn: pgtest.New(t), dir: t.TempDir(),
 		nats: brokertest.StartWith(t, broker.Config{Port: -1}, install.Options{}),
@@ -99,6 +102,20 @@ func prepare(t testing.TB) *installation {
 	}
 	in.must(tokenfile.Write(in.tokensFile(), people))
 	return in
+}
+
+// built is the suite's agent, built once.
+var built = sync.OnceValues(func() (string, error) {
+	return harness.Build("github.com/holdfast-io/holdfast/services/e2e/kube/agent", "")
+})
+
+func agent(t testing.TB) string {
+	t.Helper()
+	path, err := built()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
 }
 
 // grant makes the accounts with the rights that the chart gives them, and has the

@@ -23,8 +23,10 @@ const (
 	noteSession  = "holdfast.dev/session"
 )
 
+type claim = extensionsv1beta1.SandboxClaim
+
 // claims are all of the tenant's.
-func (in *installation) claims() []extensionsv1beta1.SandboxClaim {
+func (in *installation) claims() []claim {
 	in.t.Helper()
 	list, err := in.ext.ExtensionsV1beta1().SandboxClaims(in.ns).List(harness.Context(in.t), metav1.ListOptions{})
 	in.must(err)
@@ -115,7 +117,7 @@ func (in *installation) matched() error {
 	limit := 200
 	r, err := in.Client("admin").ListSessionsWithResponse(in.Context(), &api.ListSessionsParams{Limit: &limit})
 	in.must(err)
-	claims := map[string]extensionsv1beta1.SandboxClaim{}
+	claims := map[string]claim{}
 	for _, c := range in.claims() {
 		id := c.Annotations[noteSession]
 		if other, ok := claims[id]; ok {
