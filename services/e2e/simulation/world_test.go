@@ -190,7 +190,7 @@ func (w *world) due() {
 		case events.ServicePolicy:
 			w.must(w.do(d.Service, own(d.Service), policytest.Due(d)))
 		case events.ServiceWorkload:
-			w.must(w.do(d.Service, own(d.Service), workloadtest.Due(true)))
+			w.must(w.do(d.Service, own(d.Service), workloadtest.Due(true, "still-starting", "")))
 		default:
 			w.t.Fatalf("a deadline of %s", d.Service)
 		}
