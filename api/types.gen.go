@@ -530,6 +530,72 @@ func (e SessionPhase) Valid() bool {
 	}
 }
 
+// Defines values for StrayKind.
+const (
+	StrayKindPool     StrayKind = "pool"
+	StrayKindSandbox  StrayKind = "sandbox"
+	StrayKindTemplate StrayKind = "template"
+	StrayKindVolume   StrayKind = "volume"
+)
+
+// Valid indicates whether the value is a known member of the StrayKind enum.
+func (e StrayKind) Valid() bool {
+	switch e {
+	case StrayKindPool:
+		return true
+	case StrayKindSandbox:
+		return true
+	case StrayKindTemplate:
+		return true
+	case StrayKindVolume:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for StrayOutcomeOutcome.
+const (
+	StrayOutcomeOutcomeFailed  StrayOutcomeOutcome = "failed"
+	StrayOutcomeOutcomeGone    StrayOutcomeOutcome = "gone"
+	StrayOutcomeOutcomeRemoved StrayOutcomeOutcome = "removed"
+)
+
+// Valid indicates whether the value is a known member of the StrayOutcomeOutcome enum.
+func (e StrayOutcomeOutcome) Valid() bool {
+	switch e {
+	case StrayOutcomeOutcomeFailed:
+		return true
+	case StrayOutcomeOutcomeGone:
+		return true
+	case StrayOutcomeOutcomeRemoved:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for StrayWhy.
+const (
+	StrayWhyOtherEpoch     StrayWhy = "other-epoch"
+	StrayWhyUnknownRuntime StrayWhy = "unknown-runtime"
+	StrayWhyUnknownSession StrayWhy = "unknown-session"
+)
+
+// Valid indicates whether the value is a known member of the StrayWhy enum.
+func (e StrayWhy) Valid() bool {
+	switch e {
+	case StrayWhyOtherEpoch:
+		return true
+	case StrayWhyUnknownRuntime:
+		return true
+	case StrayWhyUnknownSession:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for WhenBusy.
 const (
 	WhenBusyCancel WhenBusy = "cancel"
@@ -2044,6 +2110,100 @@ type StartCall struct {
 	RunID RunID `json:"runId"`
 }
 
+// Stray Example: {"epoch":"e-5k2j","generation":1,"kind":"sandbox","name":"hf-s-k3j9x0p2m4q7r8t1v5w6-g1","namespace":"holdfast-default","session":"s-k3j9x0p2m4q7r8t1v5w6","since":"2026-01-02T03:04:05Z","uid":"6a1f0c1e-98a7-4d5b-9b8c-0c4b1d0f6a21","why":"unknown-session"}
+type Stray struct {
+	// Epoch Of the log that wanted it.
+	Epoch      string `json:"epoch,omitempty,omitzero"`
+	Generation int64  `json:"generation,omitempty,omitzero"`
+
+	// Kind A sandbox (on Kubernetes a SandboxClaim with all that it owns), a volume (PersistentVolumeClaim), a SandboxWarmPool or a SandboxTemplate.
+	//
+	// Example: sandbox
+	Kind StrayKind `json:"kind"`
+
+	// Name What it is called where it is: on Kubernetes the object, on a host the sandbox.
+	Name string `json:"name"`
+
+	// Namespace On Kubernetes.
+	Namespace string `json:"namespace,omitempty,omitzero"`
+	Revision  int64  `json:"revision,omitempty,omitzero"`
+
+	// Runtime The runtime that it was made for.
+	Runtime string `json:"runtime,omitempty,omitzero"`
+
+	// Session The session that it was made for.
+	Session string `json:"session,omitempty,omitzero"`
+
+	// Since When it was made.
+	Since time.Time `json:"since,omitempty,omitzero"`
+	UID   string    `json:"uid"`
+
+	// Why Why the log has no use for it - it doesn't know the session, or the runtime, or another log (epoch) wanted it.
+	//
+	// Example: unknown-session
+	Why StrayWhy `json:"why"`
+}
+
+// StrayKind A sandbox (on Kubernetes a SandboxClaim with all that it owns), a volume (PersistentVolumeClaim), a SandboxWarmPool or a SandboxTemplate.
+//
+// Example: sandbox
+type StrayKind string
+
+// StrayList Example: {"items":[]}
+type StrayList struct {
+	// Items Sandboxes first. Removed in this order nothing is in the way of another.
+	Items []Stray `json:"items"`
+}
+
+// StrayName Example: {"kind":"sandbox","name":"hf-s-k3j9x0p2m4q7r8t1v5w6-g1","namespace":"holdfast-default","uid":"6a1f0c1e-98a7-4d5b-9b8c-0c4b1d0f6a21"}
+type StrayName struct {
+	// Kind A sandbox (on Kubernetes a SandboxClaim with all that it owns), a volume (PersistentVolumeClaim), a SandboxWarmPool or a SandboxTemplate.
+	//
+	// Example: sandbox
+	Kind StrayKind `json:"kind"`
+	Name string    `json:"name"`
+
+	// Namespace On Kubernetes.
+	Namespace string `json:"namespace,omitempty,omitzero"`
+	UID       string `json:"uid"`
+}
+
+// StrayOutcome Example: {"kind":"sandbox","name":"6a1f0c1e-98a7-4d5b-9b8c-0c4b1d0f6a21","outcome":"removed","uid":"6a1f0c1e-98a7-4d5b-9b8c-0c4b1d0f6a21"}
+type StrayOutcome struct {
+	// Detail Why it failed.
+	Detail string `json:"detail,omitempty,omitzero"`
+
+	// Kind A sandbox (on Kubernetes a SandboxClaim with all that it owns), a volume (PersistentVolumeClaim), a SandboxWarmPool or a SandboxTemplate.
+	//
+	// Example: sandbox
+	Kind      StrayKind `json:"kind"`
+	Name      string    `json:"name"`
+	Namespace string    `json:"namespace,omitempty,omitzero"`
+
+	// Outcome `removed`, and what it owns ends with it, a Pod within its grace; `gone`: the log has no such stray any more, nothing was done; `failed`: ask again.
+	Outcome StrayOutcomeOutcome `json:"outcome"`
+	UID     string              `json:"uid"`
+}
+
+// StrayOutcomeOutcome `removed`, and what it owns ends with it, a Pod within its grace; `gone`: the log has no such stray any more, nothing was done; `failed`: ask again.
+type StrayOutcomeOutcome string
+
+// StrayOutcomes Example: {"items":[{"kind":"sandbox","name":"6a1f0c1e-98a7-4d5b-9b8c-0c4b1d0f6a21","outcome":"removed","uid":"6a1f0c1e-98a7-4d5b-9b8c-0c4b1d0f6a21"}]}
+type StrayOutcomes struct {
+	Items []StrayOutcome `json:"items"`
+}
+
+// StrayRemoval Example: {"items":[{"kind":"sandbox","name":"6a1f0c1e-98a7-4d5b-9b8c-0c4b1d0f6a21","uid":"6a1f0c1e-98a7-4d5b-9b8c-0c4b1d0f6a21"}]}
+type StrayRemoval struct {
+	// Items As they were listed.
+	Items []StrayName `json:"items"`
+}
+
+// StrayWhy Why the log has no use for it - it doesn't know the session, or the runtime, or another log (epoch) wanted it.
+//
+// Example: unknown-session
+type StrayWhy string
+
 // TerminateSession Example: {"reason":"no longer needed"}
 type TerminateSession struct {
 	// Reason Why; it becomes the session's cause.
@@ -2527,3 +2687,6 @@ type SendMessageJSONRequestBody = SendMessage
 
 // TerminateSessionJSONRequestBody defines body for TerminateSession for application/json ContentType.
 type TerminateSessionJSONRequestBody = TerminateSession
+
+// RemoveStraysJSONRequestBody defines body for RemoveStrays for application/json ContentType.
+type RemoveStraysJSONRequestBody = StrayRemoval

@@ -628,6 +628,31 @@ type ClientInterface interface {
 	//
 	// Corresponds with GET /v1/stream (the `StreamInbox` operationId).
 	StreamInbox(ctx context.Context, params *StreamInboxParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ListStrays List what runs for no session
+	//
+	// What is there of the tenant's sandboxes, volumes, pools and templates, and the log has no use for: it doesn't know their session or runtime, or another log (epoch) wanted them. A crash, a log that was replaced or an installation that was removed leaves such. Nothing removes it by itself.
+	//
+	// Corresponds with GET /v1/sweep (the `ListStrays` operationId).
+	ListStrays(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// RemoveStraysWithBody Remove what runs for no session
+	//
+	// Removes exactly what is named, with its contents and for good, as it was listed: each is compared by its `uid`, and again with the log. What is under another `uid` by now, or what a session wants by now, stays. It is logged with who asked.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /v1/sweep (the `RemoveStrays` operationId).
+	RemoveStraysWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// RemoveStrays Remove what runs for no session
+	//
+	// Removes exactly what is named, with its contents and for good, as it was listed: each is compared by its `uid`, and again with the log. What is under another `uid` by now, or what a session wants by now, stays. It is logged with who asked.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /v1/sweep (the `RemoveStrays` operationId).
+	RemoveStrays(ctx context.Context, body RemoveStraysJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 }
 
 // Healthz Is it alive
@@ -1758,6 +1783,61 @@ func (c *Client) ListTimeline(ctx context.Context, id SessionID, params *ListTim
 // Corresponds with GET /v1/stream (the `StreamInbox` operationId).
 func (c *Client) StreamInbox(ctx context.Context, params *StreamInboxParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewStreamInboxRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ListStrays List what runs for no session
+//
+// What is there of the tenant's sandboxes, volumes, pools and templates, and the log has no use for: it doesn't know their session or runtime, or another log (epoch) wanted them. A crash, a log that was replaced or an installation that was removed leaves such. Nothing removes it by itself.
+//
+// Corresponds with GET /v1/sweep (the `ListStrays` operationId).
+func (c *Client) ListStrays(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListStraysRequest(c.Server)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// RemoveStraysWithBody Remove what runs for no session
+//
+// Removes exactly what is named, with its contents and for good, as it was listed: each is compared by its `uid`, and again with the log. What is under another `uid` by now, or what a session wants by now, stays. It is logged with who asked.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /v1/sweep (the `RemoveStrays` operationId).
+func (c *Client) RemoveStraysWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewRemoveStraysRequestWithBody(c.Server, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// RemoveStrays Remove what runs for no session
+//
+// Removes exactly what is named, with its contents and for good, as it was listed: each is compared by its `uid`, and again with the log. What is under another `uid` by now, or what a session wants by now, stays. It is logged with who asked.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /v1/sweep (the `RemoveStrays` operationId).
+func (c *Client) RemoveStrays(ctx context.Context, body RemoveStraysJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewRemoveStraysRequest(c.Server, body)
 	if err != nil {
 		return nil, err
 	}
@@ -4445,6 +4525,73 @@ func NewStreamInboxRequest(server string, params *StreamInboxParams) (*http.Requ
 	return req, nil
 }
 
+// NewListStraysRequest constructs an http.Request for the ListStrays method
+func NewListStraysRequest(server string) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/sweep")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewRemoveStraysRequest calls the generic RemoveStrays builder with application/json body
+func NewRemoveStraysRequest(server string, body RemoveStraysJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewRemoveStraysRequestWithBody(server, "application/json", bodyReader)
+}
+
+// NewRemoveStraysRequestWithBody constructs an http.Request for the RemoveStrays method, with any body, and a specified content type
+func NewRemoveStraysRequestWithBody(server string, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/sweep")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
 func (c *Client) applyEditors(ctx context.Context, req *http.Request, additionalEditors []RequestEditorFn) error {
 	for _, r := range c.RequestEditors {
 		if err := r(ctx, req); err != nil {
@@ -5086,6 +5233,33 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with GET /v1/stream (the `StreamInbox` operationId).
 	StreamInboxWithResponse(ctx context.Context, params *StreamInboxParams, reqEditors ...RequestEditorFn) (*StreamInboxResponse, error)
+
+	// ListStraysWithResponse List what runs for no session
+	//
+	// What is there of the tenant's sandboxes, volumes, pools and templates, and the log has no use for: it doesn't know their session or runtime, or another log (epoch) wanted them. A crash, a log that was replaced or an installation that was removed leaves such. Nothing removes it by itself.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/sweep (the `ListStrays` operationId).
+	ListStraysWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*ListStraysResponse, error)
+
+	// RemoveStraysWithBodyWithResponse Remove what runs for no session
+	//
+	// Removes exactly what is named, with its contents and for good, as it was listed: each is compared by its `uid`, and again with the log. What is under another `uid` by now, or what a session wants by now, stays. It is logged with who asked.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/sweep (the `RemoveStrays` operationId).
+	RemoveStraysWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RemoveStraysResponse, error)
+
+	// RemoveStraysWithResponse Remove what runs for no session
+	//
+	// Removes exactly what is named, with its contents and for good, as it was listed: each is compared by its `uid`, and again with the log. What is under another `uid` by now, or what a session wants by now, stays. It is logged with who asked.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/sweep (the `RemoveStrays` operationId).
+	RemoveStraysWithResponse(ctx context.Context, body RemoveStraysJSONRequestBody, reqEditors ...RequestEditorFn) (*RemoveStraysResponse, error)
 }
 
 type HealthzResponse struct {
@@ -7031,6 +7205,88 @@ func (r StreamInboxResponse) ContentType() string {
 	return ""
 }
 
+type ListStraysResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *StrayList
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListStraysResponse) GetJSON200() *StrayList {
+	return r.JSON200
+}
+
+// GetBody returns the raw response body bytes
+func (r ListStraysResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListStraysResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListStraysResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListStraysResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type RemoveStraysResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *StrayOutcomes
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r RemoveStraysResponse) GetJSON200() *StrayOutcomes {
+	return r.JSON200
+}
+
+// GetBody returns the raw response body bytes
+func (r RemoveStraysResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r RemoveStraysResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r RemoveStraysResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r RemoveStraysResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 // HealthzWithResponse Is it alive
 //
 // 200 while the process can answer; says nothing of what it depends on.
@@ -7987,6 +8243,51 @@ func (c *ClientWithResponses) StreamInboxWithResponse(ctx context.Context, param
 		return nil, err
 	}
 	return ParseStreamInboxResponse(rsp)
+}
+
+// ListStraysWithResponse List what runs for no session
+//
+// What is there of the tenant's sandboxes, volumes, pools and templates, and the log has no use for: it doesn't know their session or runtime, or another log (epoch) wanted them. A crash, a log that was replaced or an installation that was removed leaves such. Nothing removes it by itself.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/sweep (the `ListStrays` operationId).
+func (c *ClientWithResponses) ListStraysWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*ListStraysResponse, error) {
+	rsp, err := c.ListStrays(ctx, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListStraysResponse(rsp)
+}
+
+// RemoveStraysWithBodyWithResponse Remove what runs for no session
+//
+// Removes exactly what is named, with its contents and for good, as it was listed: each is compared by its `uid`, and again with the log. What is under another `uid` by now, or what a session wants by now, stays. It is logged with who asked.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/sweep (the `RemoveStrays` operationId).
+func (c *ClientWithResponses) RemoveStraysWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RemoveStraysResponse, error) {
+	rsp, err := c.RemoveStraysWithBody(ctx, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseRemoveStraysResponse(rsp)
+}
+
+// RemoveStraysWithResponse Remove what runs for no session
+//
+// Removes exactly what is named, with its contents and for good, as it was listed: each is compared by its `uid`, and again with the log. What is under another `uid` by now, or what a session wants by now, stays. It is logged with who asked.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/sweep (the `RemoveStrays` operationId).
+func (c *ClientWithResponses) RemoveStraysWithResponse(ctx context.Context, body RemoveStraysJSONRequestBody, reqEditors ...RequestEditorFn) (*RemoveStraysResponse, error) {
+	rsp, err := c.RemoveStrays(ctx, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseRemoveStraysResponse(rsp)
 }
 
 // ParseHealthzResponse parses an HTTP response from a HealthzWithResponse call
@@ -9321,6 +9622,58 @@ func ParseStreamInboxResponse(rsp *http.Response) (*StreamInboxResponse, error) 
 	response := &StreamInboxResponse{
 		Body:         bodyBytes,
 		HTTPResponse: rsp,
+	}
+
+	return response, nil
+}
+
+// ParseListStraysResponse parses an HTTP response from a ListStraysWithResponse call
+func ParseListStraysResponse(rsp *http.Response) (*ListStraysResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListStraysResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest StrayList
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseRemoveStraysResponse parses an HTTP response from a RemoveStraysWithResponse call
+func ParseRemoveStraysResponse(rsp *http.Response) (*RemoveStraysResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &RemoveStraysResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest StrayOutcomes
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
 	}
 
 	return response, nil

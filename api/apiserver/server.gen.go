@@ -106,6 +106,12 @@ type ServerInterface interface {
 	// ListTimeline Page through the timeline
 	// (GET /v1/sessions/{id}/timeline)
 	ListTimeline(w http.ResponseWriter, r *http.Request, id SessionID, params ListTimelineParams)
+	// ListStrays List what runs for no session
+	// (GET /v1/sweep)
+	ListStrays(w http.ResponseWriter, r *http.Request)
+	// RemoveStrays Remove what runs for no session
+	// (POST /v1/sweep)
+	RemoveStrays(w http.ResponseWriter, r *http.Request)
 }
 
 // Unimplemented server implementation that returns http.StatusNotImplemented for each endpoint.
@@ -283,6 +289,18 @@ func (_ Unimplemented) TerminateSession(w http.ResponseWriter, r *http.Request, 
 // ListTimeline Page through the timeline
 // (GET /v1/sessions/{id}/timeline)
 func (_ Unimplemented) ListTimeline(w http.ResponseWriter, r *http.Request, id SessionID, params ListTimelineParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ListStrays List what runs for no session
+// (GET /v1/sweep)
+func (_ Unimplemented) ListStrays(w http.ResponseWriter, r *http.Request) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// RemoveStrays Remove what runs for no session
+// (POST /v1/sweep)
+func (_ Unimplemented) RemoveStrays(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -1873,6 +1891,34 @@ func (siw *ServerInterfaceWrapper) ListTimeline(w http.ResponseWriter, r *http.R
 	handler.ServeHTTP(w, r)
 }
 
+// ListStrays operation middleware
+func (siw *ServerInterfaceWrapper) ListStrays(w http.ResponseWriter, r *http.Request) {
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListStrays(w, r)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// RemoveStrays operation middleware
+func (siw *ServerInterfaceWrapper) RemoveStrays(w http.ResponseWriter, r *http.Request) {
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.RemoveStrays(w, r)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 type UnescapedCookieParamError struct {
 	ParamName string
 	Err       error
@@ -2072,6 +2118,12 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 	})
 	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/v1/sessions/{id}/timeline", wrapper.ListTimeline)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/v1/sweep", wrapper.ListStrays)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/v1/sweep", wrapper.RemoveStrays)
 	})
 
 	return r
@@ -2948,6 +3000,49 @@ func (response ListTimeline200JSONResponse) VisitListTimelineResponse(w http.Res
 	return err
 }
 
+type ListStraysRequestObject struct {
+}
+
+type ListStraysResponseObject interface {
+	VisitListStraysResponse(w http.ResponseWriter) error
+}
+
+type ListStrays200JSONResponse StrayList
+
+func (response ListStrays200JSONResponse) VisitListStraysResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RemoveStraysRequestObject struct {
+	Body *RemoveStraysJSONRequestBody
+}
+
+type RemoveStraysResponseObject interface {
+	VisitRemoveStraysResponse(w http.ResponseWriter) error
+}
+
+type RemoveStrays200JSONResponse StrayOutcomes
+
+func (response RemoveStrays200JSONResponse) VisitRemoveStraysResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 // StrictServerInterface represents all server handlers.
 type StrictServerInterface interface {
 	// ListApprovals List approvals
@@ -3037,6 +3132,12 @@ type StrictServerInterface interface {
 	// ListTimeline Page through the timeline
 	// (GET /v1/sessions/{id}/timeline)
 	ListTimeline(ctx context.Context, request ListTimelineRequestObject) (ListTimelineResponseObject, error)
+	// ListStrays List what runs for no session
+	// (GET /v1/sweep)
+	ListStrays(ctx context.Context, request ListStraysRequestObject) (ListStraysResponseObject, error)
+	// RemoveStrays Remove what runs for no session
+	// (POST /v1/sweep)
+	RemoveStrays(ctx context.Context, request RemoveStraysRequestObject) (RemoveStraysResponseObject, error)
 }
 
 type StrictHandlerFunc func(ctx context.Context, w http.ResponseWriter, r *http.Request, request any) (any, error)
@@ -3896,6 +3997,61 @@ func (sh *strictHandler) ListTimeline(w http.ResponseWriter, r *http.Request, id
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(ListTimelineResponseObject); ok {
 		if err := validResponse.VisitListTimelineResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ListStrays operation middleware
+func (sh *strictHandler) ListStrays(w http.ResponseWriter, r *http.Request) {
+	var request ListStraysRequestObject
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ListStrays(ctx, request.(ListStraysRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListStrays")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ListStraysResponseObject); ok {
+		if err := validResponse.VisitListStraysResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// RemoveStrays operation middleware
+func (sh *strictHandler) RemoveStrays(w http.ResponseWriter, r *http.Request) {
+	var request RemoveStraysRequestObject
+
+	var body RemoveStraysJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.RemoveStrays(ctx, request.(RemoveStraysRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "RemoveStrays")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(RemoveStraysResponseObject); ok {
+		if err := validResponse.VisitRemoveStraysResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {

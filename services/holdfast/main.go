@@ -48,7 +48,7 @@ func root() *cobra.Command {
 	cmd.AddCommand(
 		operate.Dev(o, version), operate.Serve(version), operate.Ready(), operate.Install(o), operate.NATSConf(), operate.Token(o), operate.Version(o, version),
 		operate.Projections(o), doctor.Command(o),
-		cli.Demo(o), cli.Runtime(o), cli.Policy(o), cli.Session(o), cli.Approvals(o), cli.Parked(o), cli.Audit(o), cli.Replay(o),
+		cli.Demo(o), cli.Runtime(o), cli.Policy(o), cli.Session(o), cli.Approvals(o), cli.Parked(o), cli.Sweep(o), cli.Audit(o), cli.Replay(o),
 	)
 	strict(cmd)
 	return cmd

@@ -60,6 +60,7 @@ var (
 	_ driver.Backstop  = (*Driver)(nil)
 	_ driver.Explainer = (*Driver)(nil)
 	_ driver.Elected   = (*Driver)(nil)
+	_ driver.Keeper    = (*Driver)(nil)
 )
 
 const (
@@ -196,7 +197,7 @@ func (d *Driver) describe(ref driver.Ref, s sight) driver.Found {
 	v := d.verdict(s)
 	f := driver.Found{
 		Ref: ref, SandboxUID: string(v.sandbox), PodUID: v.incarnation, Intent: m.intent, Epoch: s.claim.Annotations[annEpoch],
-		State: driver.StateRunning,
+		State: driver.StateRunning, Since: s.claim.CreationTimestamp.Time,
 	}
 	if v.sure {
 		f.State, f.Cause = v.state, v.cause

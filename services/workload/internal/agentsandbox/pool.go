@@ -72,7 +72,7 @@ func (d *Driver) EnsurePool(ctx context.Context, spec driver.RuntimeSpec, size i
 		if err := d.applyTemplate(ctx, spec, key, false); err != nil {
 			return err
 		}
-		if err := d.applyPool(ctx, key, runtimeLabels(spec.Name), spec, int32(size)); err != nil {
+		if err := d.applyPool(ctx, key, spec, int32(size)); err != nil {
 			return err
 		}
 	}
@@ -95,7 +95,7 @@ func (d *Driver) drain(ctx context.Context, spec driver.RuntimeSpec, but types.N
 		}
 		old := spec
 		old.Revision, _ = strconv.ParseUint(pool.Annotations[annRevision], 10, 64)
-		errs = append(errs, d.applyPool(ctx, keyOf(pool), runtimeLabels(spec.Name), old, 0))
+		errs = append(errs, d.applyPool(ctx, keyOf(pool), old, 0))
 	}
 	return errors.Join(errs...)
 }
@@ -153,7 +153,7 @@ func (d *Driver) applyShared(ctx context.Context, spec driver.RuntimeSpec, key t
 	if !again && found[extensionsv1beta1.SandboxWarmPool](d.scopeOf(key.Namespace).pools, key) != nil {
 		return nil
 	}
-	return d.createPool(ctx, key, runtimeLabels(spec.Name), spec)
+	return d.createPool(ctx, key, nobody, spec)
 }
 
 // applyOwnPool makes the template and the pool of one claim, which name a volume.
@@ -170,10 +170,10 @@ func (d *Driver) applyOwnPool(ctx context.Context, c driver.Claim, key types.Nam
 			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: volume},
 		},
 	})
-	if err := d.putTemplate(ctx, key, sessionLabels(c.Key()), c.Runtime, b.Spec, true); err != nil {
+	if err := d.putTemplate(ctx, key, c.Key(), c.Runtime, b.Spec, true); err != nil {
 		return err
 	}
-	return d.createPool(ctx, key, sessionLabels(c.Key()), c.Runtime)
+	return d.createPool(ctx, key, c.Key(), c.Runtime)
 }
 
 // mend makes template and pool again that somebody removed. agent-sandbox looks again at
@@ -229,11 +229,11 @@ func (d *Driver) applyTemplate(ctx context.Context, spec driver.RuntimeSpec, key
 	if err != nil {
 		return err
 	}
-	return d.putTemplate(ctx, key, runtimeLabels(spec.Name), spec, b.Spec, again)
+	return d.putTemplate(ctx, key, nobody, spec, b.Spec, again)
 }
 
 func (d *Driver) putTemplate(
-	ctx context.Context, key types.NamespacedName, labels map[string]string, spec driver.RuntimeSpec,
+	ctx context.Context, key types.NamespacedName, whose driver.SessionKey, spec driver.RuntimeSpec,
 	template extensionsv1beta1.SandboxTemplateSpec, again bool,
 ) error {
 	raw, err := json.Marshal(template)
@@ -241,7 +241,7 @@ func (d *Driver) putTemplate(
 		return err
 	}
 	sum := sha256.Sum256(raw)
-	meta := ourMeta(key, labels, spec)
+	meta := ourMeta(key, whose, spec)
 	meta.Annotations[annBlueprint] = hex.EncodeToString(sum[:])
 	if !again && d.stands(key, meta.Annotations[annBlueprint]) {
 		return nil
@@ -268,14 +268,12 @@ func (d *Driver) stands(key types.NamespacedName, blueprint string) bool {
 }
 
 // applyPool makes a pool keep so many replicas.
-func (d *Driver) applyPool(
-	ctx context.Context, key types.NamespacedName, labels map[string]string, spec driver.RuntimeSpec, replicas int32,
-) error {
+func (d *Driver) applyPool(ctx context.Context, key types.NamespacedName, spec driver.RuntimeSpec, replicas int32) error {
 	if p := found[extensionsv1beta1.SandboxWarmPool](d.scopeOf(key.Namespace).pools, key); p != nil && p.DeletionTimestamp == nil &&
 		p.Spec.Replicas != nil && *p.Spec.Replicas == replicas {
 		return nil
 	}
-	body, err := json.Marshal(newPool(key, labels, spec, replicas))
+	body, err := json.Marshal(newPool(key, nobody, spec, replicas))
 	if err != nil {
 		return err
 	}
@@ -287,8 +285,8 @@ func (d *Driver) applyPool(
 }
 
 // createPool makes an empty pool where there is none.
-func (d *Driver) createPool(ctx context.Context, key types.NamespacedName, labels map[string]string, spec driver.RuntimeSpec) error {
-	_, err := d.ext.ExtensionsV1beta1().SandboxWarmPools(key.Namespace).Create(ctx, newPool(key, labels, spec, 0),
+func (d *Driver) createPool(ctx context.Context, key types.NamespacedName, whose driver.SessionKey, spec driver.RuntimeSpec) error {
+	_, err := d.ext.ExtensionsV1beta1().SandboxWarmPools(key.Namespace).Create(ctx, newPool(key, whose, spec, 0),
 		metav1.CreateOptions{FieldManager: FieldManager})
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("pool %s: %w", key, refusedCall(err))
@@ -298,10 +296,10 @@ func (d *Driver) createPool(ctx context.Context, key types.NamespacedName, label
 
 // newPool is a pool as it is applied. What is warm of an older form of its template, as an
 // upgrade of Holdfast leaves it, is replaced.
-func newPool(key types.NamespacedName, labels map[string]string, spec driver.RuntimeSpec, replicas int32) *extensionsv1beta1.SandboxWarmPool {
+func newPool(key types.NamespacedName, whose driver.SessionKey, spec driver.RuntimeSpec, replicas int32) *extensionsv1beta1.SandboxWarmPool {
 	return &extensionsv1beta1.SandboxWarmPool{
 		TypeMeta:   metav1.TypeMeta{APIVersion: extensionsv1beta1.GroupVersion.String(), Kind: extensionsv1beta1.SandboxWarmPoolKind},
-		ObjectMeta: ourMeta(key, labels, spec),
+		ObjectMeta: ourMeta(key, whose, spec),
 		Spec: extensionsv1beta1.SandboxWarmPoolSpec{
 			Replicas: &replicas, TemplateRef: extensionsv1beta1.SandboxTemplateRef{Name: key.Name},
 			UpdateStrategy: &extensionsv1beta1.SandboxWarmPoolUpdateStrategy{Type: extensionsv1beta1.RecreateSandboxWarmPoolUpdateStrategyType},
@@ -309,11 +307,19 @@ func newPool(key types.NamespacedName, labels map[string]string, spec driver.Run
 	}
 }
 
-func ourMeta(key types.NamespacedName, labels map[string]string, spec driver.RuntimeSpec) metav1.ObjectMeta {
-	return metav1.ObjectMeta{
-		Name: key.Name, Namespace: key.Namespace, Labels: labels,
+// nobody is whose the templates and pools of runtimes are.
+var nobody driver.SessionKey
+
+// ourMeta is of a template or pool of a runtime, or of a session that has its own.
+func ourMeta(key types.NamespacedName, whose driver.SessionKey, spec driver.RuntimeSpec) metav1.ObjectMeta {
+	meta := metav1.ObjectMeta{
+		Name: key.Name, Namespace: key.Namespace, Labels: runtimeLabels(spec.Name),
 		Annotations: map[string]string{annRuntime: spec.Name, annRevision: strconv.FormatUint(spec.Revision, 10)},
 	}
+	if whose != nobody {
+		meta.Labels, meta.Annotations[annTenant], meta.Annotations[annSession] = sessionLabels(whose), whose.Tenant, whose.Session
+	}
+	return meta
 }
 
 // apply makes us the one who says what a field is.

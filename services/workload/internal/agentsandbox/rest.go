@@ -148,6 +148,11 @@ func (d *Driver) Release(ctx context.Context, ref driver.Ref, intent uint64, kee
 			return fmt.Errorf("release session %s: %w", ref.Session, err)
 		}
 	}
+	if claim == nil { // of an attempt that ended on its way
+		if err := d.removeOwnPool(ctx, key); err != nil {
+			return fmt.Errorf("release session %s: %w", ref.Session, err)
+		}
+	}
 	d.released.Add(ref.Key(), intent)
 	if keepWorkspace || others {
 		return nil

@@ -67,7 +67,7 @@ func (d *Driver) mark(ctx context.Context, ref driver.Ref, s sight, annotations 
 		if !has {
 			owners = append(owners, owner)
 		}
-		said := map[string]string{annTenant: ref.Tenant, annSession: ref.Session}
+		said := map[string]string{annTenant: ref.Tenant, annSession: ref.Session, annEpoch: s.claim.Annotations[annEpoch]}
 		for k, v := range annotations {
 			said[k] = v
 		}

@@ -21,6 +21,8 @@ func (a *App) Handlers() map[string]command.Handler {
 		verbs.RedeemBind:    a.redeemBind,
 		verbs.RuntimeApply:  a.applyRuntime,
 		verbs.RuntimeRemove: a.removeRuntime,
+		verbs.SweepList:     a.listStrays,
+		verbs.SweepRemove:   a.removeStrays,
 	}
 }
 

@@ -37,6 +37,7 @@ type scripted struct {
 }
 
 type sandbox struct {
+	uid     string // "box" where it is empty
 	pod     string
 	running bool
 	bound   string // the token that it was granted
@@ -228,7 +229,7 @@ func (d *scripted) List(context.Context) ([]driver.Found, error) {
 		if b.running {
 			state = driver.StateRunning
 		}
-		found = append(found, driver.Found{Ref: ref, SandboxUID: "box", PodUID: b.pod, Intent: d.intent, Epoch: b.epoch, State: state})
+		found = append(found, driver.Found{Ref: ref, SandboxUID: cmp.Or(b.uid, "box"), PodUID: b.pod, Intent: d.intent, Epoch: b.epoch, State: state})
 	}
 	return found, nil
 }

@@ -6,8 +6,6 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/holdfast-io/holdfast/events"
-	"github.com/holdfast-io/holdfast/events/eventlog"
 	"github.com/holdfast-io/holdfast/events/session"
 	"github.com/holdfast-io/holdfast/projections"
 	"github.com/holdfast-io/holdfast/services/internal/reactor"
@@ -90,66 +88,6 @@ func (a *App) draining(ctx context.Context, e driver.Event) {
 	if err != nil {
 		a.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "draining not recorded", slog.String("session", e.Session), slog.Any("error", err))
 	}
-}
-
-// sweep compares what exists with the log. It removes only what a release of this
-// epoch names; what the log doesn't know it reports.
-func (a *App) sweep(ctx context.Context) {
-	if e, ok := a.driver.(driver.Elected); ok && !e.Leads() {
-		return // another replica's
-	}
-	found, err := a.driver.List(ctx)
-	if err != nil {
-		a.cfg.Logger.LogAttrs(ctx, levelOf(err), "sandboxes not listed", slog.Any("error", err))
-		return
-	}
-	for _, f := range found {
-		if err := a.compare(ctx, f); err != nil {
-			a.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "sandbox not compared with the log",
-				slog.String("session", f.Session), slog.Any("error", err))
-		}
-	}
-}
-
-func (a *App) compare(ctx context.Context, f driver.Found) error {
-	report := func(why string) {
-		a.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "sandbox left alone", slog.String("why", why),
-			slog.String("tenant", f.Tenant), slog.String("session", f.Session), slog.Uint64("generation", f.Generation))
-	}
-	if f.Epoch != a.cfg.Epoch {
-		report("it belongs to another epoch of the log")
-		return nil
-	}
-	subject, err := events.SessionSubject(f.Tenant, f.Session)
-	if err != nil {
-		return err
-	}
-	var (
-		known, released, keep bool
-		intent                uint64
-		until                 time.Time
-	)
-	err = a.sessions.Read(ctx, subject, func(s eventlog.Snapshot[*session.State]) error {
-		w := s.State.Workload
-		known, intent = s.Exists() && w.Generation >= f.Generation, s.State.IntentN
-		released = w.Generation == f.Generation && w.Status == session.WorkloadReleased
-		keep, until = decider.KeepsWorkspace(s.State), backstop(s.State)
-		return nil
-	})
-	switch {
-	case err != nil:
-		return err
-	case !known:
-		report("the log does not know it")
-		return nil
-	case released:
-		return a.driver.Release(ctx, f.Ref, intent, keep)
-	}
-	a.requeue.Enqueue(reactor.Key{Tenant: f.Tenant, Session: f.Session})
-	if b, ok := a.driver.(driver.Backstop); ok {
-		return b.Extend(ctx, f.Ref, until)
-	}
-	return nil
 }
 
 // pools fills the pools of all runtimes. What can't be filled now is tried again with

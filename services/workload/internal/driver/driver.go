@@ -214,6 +214,8 @@ type Found struct {
 	State  State  `json:"state"`
 	// Cause says why a lost sandbox ended.
 	Cause string `json:"cause,omitempty"`
+	// Since is since when the session has it; zero where nobody knows.
+	Since time.Time `json:"since,omitzero"`
 }
 
 // Event says that an incarnation ended, by itself or because its driver had to

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/holdfast-io/holdfast/services/workload/internal/driver"
 )
@@ -192,6 +193,7 @@ func moveIntoPlace(from, to string) error {
 func (d *Driver) createCold(ctx context.Context, c driver.Claim, watch *stopwatch) (driver.Sandbox, error) {
 	r := record{
 		Ref: c.Ref, SandboxUID: newUID(), Intent: c.Intent, Epoch: c.Epoch, State: driver.StateRunning, HasVolume: c.Runtime.HasVolume,
+		Since: time.Now().UTC(),
 	}
 	sb := &sandbox{path: driver.PathCold}
 	err := os.Mkdir(d.paths.sandbox(r.SandboxUID), 0o700)

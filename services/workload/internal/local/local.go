@@ -226,6 +226,7 @@ func (d *Driver) List(context.Context) ([]driver.Found, error) {
 	for _, sb := range d.sandboxes {
 		found = append(found, driver.Found{
 			Ref: sb.Ref, SandboxUID: sb.SandboxUID, PodUID: sb.PodUID, Intent: sb.Intent, Epoch: sb.Epoch, State: sb.State, Cause: sb.Cause,
+			Since: sb.Since,
 		})
 	}
 	slices.SortFunc(found, func(a, b driver.Found) int { return a.Compare(b.Ref) })

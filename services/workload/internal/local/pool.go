@@ -58,7 +58,7 @@ func (d *Driver) takeWarm(c driver.Claim) *sandbox {
 		}
 		delete(d.warm, uid)
 		sb.Ref, sb.Intent, sb.Epoch, sb.State = c.Ref, c.Intent, c.Epoch, driver.StateRunning
-		sb.HasVolume = c.Runtime.HasVolume
+		sb.HasVolume, sb.Since = c.Runtime.HasVolume, time.Now().UTC()
 		sb.path = driver.PathWarm
 		d.sandboxes[c.Ref] = sb
 		d.wakePools()

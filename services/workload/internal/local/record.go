@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/holdfast-io/holdfast/services/workload/internal/driver"
 )
@@ -29,6 +30,8 @@ type record struct {
 	State      driver.State `json:"state"`
 	Cause      string       `json:"cause,omitempty"`
 	HasVolume  bool         `json:"hasVolume"`
+	// Since is since when the session has it.
+	Since time.Time `json:"since,omitzero"`
 	// UID is the host's uid and gid of the sandbox.
 	UID int `json:"uid"`
 	// Cgroups are the control groups of the current incarnation.

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/holdfast-io/holdfast/services/workload/internal/driver"
 )
@@ -102,7 +103,11 @@ func testClaim(t *testing.T, s suite) {
 		t.Errorf("located pod %s, want %s", ep.PodUID, first.PodUID)
 	}
 	want := driver.Found{Ref: c.Ref, SandboxUID: first.SandboxUID, PodUID: first.PodUID, Intent: 5, Epoch: "e-1", State: driver.StateRunning}
-	if got := s.only(t); got != want {
+	got := s.only(t)
+	if ago := time.Since(got.Since); ago < -time.Minute || ago > time.Hour {
+		t.Errorf("the session has it since %s", got.Since)
+	}
+	if got.Since = want.Since; got != want {
 		t.Errorf("found %+v, want %+v", got, want)
 	}
 	c.Intent = 7
