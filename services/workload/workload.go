@@ -74,8 +74,19 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	a.UseDriver(d)
 	return serving.Run(ctx, cfg.Config, serving.Parts{
 		Service: events.ServiceWorkload, Handlers: a.Handlers(), Interested: decider.Interested, Settle: a.Settle, Due: a.Due,
-		Requeue: a.UseRequeue, Background: func(ctx context.Context) error { return a.Watch(ctx, cfg.Runtimes) },
+		Workers: cfg.workers(), Requeue: a.UseRequeue, Background: func(ctx context.Context) error { return a.Watch(ctx, cfg.Runtimes) },
 	})
+}
+
+// clusterWorkers are those that settle sessions of a cluster: they wait for it most of
+// the time, up to a second each, and a start that is quick isn't to wait behind them.
+const clusterWorkers = 128
+
+func (c Config) workers() int {
+	if c.Kubernetes == nil {
+		return 0
+	}
+	return clusterWorkers
 }
 
 // open makes the App and its driver: for a cluster, or for a host.

@@ -68,6 +68,8 @@ type Parts struct {
 	// decides.
 	Interested func(types []string) bool
 	Settle     func(ctx context.Context, key reactor.Key) error
+	// Workers is how many sessions are settled at a time; 0 is the reactor's own.
+	Workers int
 	// Due acts on a deadline that has passed; nil for a service without any.
 	Due func(ctx context.Context, tenant, id string, d session.Deadline) error
 	// Requeue, if set, is given the way to have a session settled again before
@@ -104,6 +106,7 @@ func Run(ctx context.Context, cfg Config, parts Parts) error {
 	react, err := reactor.New(reactor.Config{
 		NC: cfg.NC, Service: parts.Service, Interested: parts.Interested, Unparks: ends, Settle: patient(parts.Settle),
 		Unsettled: func(ctx context.Context) ([]reactor.Key, error) { return cfg.Views.Unsettled(ctx, parts.Service) },
+		Workers:   parts.Workers,
 		Logger:    cfg.Logger,
 		Metrics:   cfg.Reactors,
 	})

@@ -116,10 +116,12 @@ func (w *world) settle() {
 		if err := w.app.Settle(context.Background(), key); err != nil {
 			w.t.Fatalf("settle: %v", err)
 		}
-		if len(w.queue.later) == 0 {
+		switch {
+		case len(w.queue.later) > 0:
+			w.now = w.now.Add(w.queue.later[0])
+		case len(w.queue.now) == 0:
 			return
 		}
-		w.now = w.now.Add(w.queue.later[0])
 	}
 	w.t.Fatal("never settled")
 }

@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	// patience is how long one wait for an entrypoint lasts before the session is
-	// looked at again: it may have been ended meanwhile.
+	// patience is how long one wait for a cluster or an entrypoint lasts before the
+	// session is looked at again: it may have been ended meanwhile, and others wait.
 	patience = time.Second
 	// retryAfter is how soon a claim or resume that failed is tried again.
 	retryAfter = 250 * time.Millisecond
@@ -30,6 +30,11 @@ const (
 // errLater says that a step is tried again after retryAfter. It is no failure of
 // the reactor's, which would park the session before its claim's deadline.
 var errLater = errors.New("tried again later")
+
+// errTurn says that a step isn't done, and goes on by itself: those who wait behind it
+// have their turn, and then the session is looked at again. However many sandboxes of a
+// cluster are slow to start or to end, the others' sessions go on.
+var errTurn = errors.New("not done yet")
 
 // Settle carries out what a session wants, step by step, until nothing is left to
 // do. It is the reactor's, one at a time for a session.
@@ -52,6 +57,9 @@ func (a *App) Settle(ctx context.Context, key reactor.Key) error {
 			continue
 		case errors.Is(err, errLater):
 			a.requeue.EnqueueAfter(key, retryAfter)
+			return nil
+		case errors.Is(err, errTurn):
+			a.requeue.Enqueue(key)
 			return nil
 		case errors.Is(err, driver.ErrUnreachable):
 			a.requeue.EnqueueAfter(key, hostAgain)
@@ -81,7 +89,7 @@ func (a *App) act(ctx context.Context, w want) (again bool, err error) {
 	case decider.Resume:
 		return true, a.resume(ctx, w)
 	case decider.Suspend:
-		err := a.driver.Suspend(ctx, w.ref, w.intent)
+		err := a.awhile(ctx, func(ctx context.Context) error { return a.driver.Suspend(ctx, w.ref, w.intent) })
 		if errors.Is(err, driver.ErrNotFound) {
 			return true, a.lost(ctx, w.ref, w.podUID, err.Error(), a.keeps(ctx, w))
 		}
@@ -104,13 +112,29 @@ func (a *App) act(ctx context.Context, w want) (again bool, err error) {
 // clear ends what may still run of a lost generation (a resume that came to
 // nothing) and removes what it left, but the workspace.
 func (a *App) clear(ctx context.Context, w want) error {
-	return a.driver.Release(ctx, w.ref, w.intent, true)
+	return a.awhile(ctx, func(ctx context.Context) error { return a.driver.Release(ctx, w.ref, w.intent, true) })
+}
+
+// awhile has the driver end something. In a cluster that takes as long as the Pod's grace,
+// and where its node is away until that is back: it goes on when nobody waits for it.
+func (a *App) awhile(ctx context.Context, end func(context.Context) error) error {
+	if _, resumable := a.driver.(driver.Explainer); !resumable {
+		return end(ctx)
+	}
+	wait, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	err := end(wait)
+	if err != nil && wait.Err() != nil && ctx.Err() == nil {
+		return errTurn
+	}
+	return err
 }
 
 // release removes what is left of an ending session, all but the workspace of one that
 // keeps it.
 func (a *App) release(ctx context.Context, w want) error {
-	if err := a.driver.Release(ctx, w.ref, w.intent, w.keep); err != nil {
+	end := func(ctx context.Context) error { return a.driver.Release(ctx, w.ref, w.intent, w.keep) }
+	if err := a.awhile(ctx, end); err != nil {
 		return err
 	}
 	if w.keep && a.keeps(ctx, w) {
@@ -149,7 +173,7 @@ func (a *App) start(
 func (a *App) claim(ctx context.Context, w want) error {
 	box, again, err := a.start(ctx, w, a.driver.Claim)
 	if again {
-		return nil
+		return errTurn
 	}
 	if err != nil {
 		return a.failed(ctx, w, err)
@@ -172,7 +196,7 @@ func (a *App) becomeReady(ctx context.Context, w want) error {
 		return a.failed(ctx, w, err)
 	}
 	if health == nil {
-		return nil // not yet: look at the session again
+		return errTurn
 	}
 	// An entrypoint that was waited for in several looks took all of that time.
 	took["entrypoint"] = max(took["entrypoint"], a.cfg.Now().Sub(w.claimed.Since).Milliseconds()-took["bind"])
@@ -186,7 +210,7 @@ func (a *App) becomeReady(ctx context.Context, w want) error {
 func (a *App) resume(ctx context.Context, w want) error {
 	box, again, err := a.start(ctx, w, a.driver.Resume)
 	if again {
-		return nil
+		return errTurn
 	}
 	if err != nil {
 		return a.notResumed(ctx, w, err)
@@ -197,7 +221,7 @@ func (a *App) resume(ctx context.Context, w want) error {
 		return a.notResumed(ctx, w, err)
 	}
 	if health == nil {
-		return nil
+		return errTurn
 	}
 	maps.Copy(took, layers(box.Layers))
 	return a.step(ctx, w.ref.Tenant, w.ref.Session, "resume", decider.Resumed(session.Resumed{

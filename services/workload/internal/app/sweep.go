@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"time"
 
@@ -45,7 +46,11 @@ func (a *App) compare(ctx context.Context, f driver.Found) error {
 		return nil
 	}
 	if s.workload.Generation == f.Generation && s.workload.Status == session.WorkloadReleased {
-		return a.driver.Release(ctx, f.Ref, s.intent, s.keep)
+		err := a.awhile(ctx, func(ctx context.Context) error { return a.driver.Release(ctx, f.Ref, s.intent, s.keep) })
+		if errors.Is(err, errTurn) {
+			return nil // the next sweep sees whether it went
+		}
+		return err
 	}
 	a.requeue.Enqueue(reactor.Key{Tenant: f.Tenant, Session: f.Session})
 	if b, ok := a.driver.(driver.Backstop); ok {

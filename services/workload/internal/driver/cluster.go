@@ -11,8 +11,9 @@ type Backstop interface {
 	Extend(ctx context.Context, ref Ref, until time.Time) error
 }
 
-// Explainer is a driver whose starts go on when their caller stops to wait: the next
-// Claim or Resume takes them up. It knows why a sandbox isn't there yet.
+// Explainer is a driver whose starts and ends go on when their caller stops to wait: the
+// next Claim, Resume, Suspend or Release takes them up. It knows why a sandbox isn't there
+// yet.
 type Explainer interface {
 	// Explain is what a Claim or Resume of ref would fail with now; nil where nothing
 	// is known to be in its way.
