@@ -41,8 +41,7 @@ func helm(t *testing.T, kubeconfig string, args ...string) (string, error) {
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig,
 		"HELM_CACHE_HOME="+home, "HELM_CONFIG_HOME="+home, "HELM_DATA_HOME="+home)
 	out, err := cmd.Output()
-	var exit *exec.ExitError
-	if errors.As(err, &exit) {
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 		err = errors.New(string(exit.Stderr))
 	}
 	return string(out), err

@@ -129,7 +129,7 @@ func readFile(file string, stdin io.Reader) (texts [][]byte, err error) {
 // wrong.
 func readDocuments(ctx context.Context, c *apiclient.ClientWithResponses, file string, texts [][]byte, read foreign) ([]document, error) {
 	documents := make([]document, 0, len(texts))
-	var wrong []error
+	wrong := make([]error, 0, len(texts))
 	for _, text := range texts {
 		d, err := readDocument(ctx, c, file, text, read)
 		documents, wrong = append(documents, d), append(wrong, err)

@@ -57,7 +57,7 @@ func (f *kubeFlags) flags(cmd *cobra.Command) {
 }
 
 // check refuses flags that mean nothing without --kube.
-func (f kubeFlags) check() error {
+func (f *kubeFlags) check() error {
 	if !f.on && (f.probe || f.as != "" || f.file != "") {
 		return errors.New("--probe, --as and --cluster-file are about Kubernetes: add --kube")
 	}
@@ -65,7 +65,7 @@ func (f kubeFlags) check() error {
 }
 
 // open connects by KUBECONFIG, ~/.kube/config or, in a Pod, its service account.
-func (f kubeFlags) open() (*kube, *Finding) {
+func (f *kubeFlags) open() (*kube, *Finding) {
 	const name = "kube.installation"
 	if f.file == "" {
 		bad := broken(name, "no cluster file", "run it in the workload service's Pod, or name a copy of the ConfigMap's cluster.yaml with --cluster-file")

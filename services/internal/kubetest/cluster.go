@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"sync"
 	"testing"
@@ -23,7 +24,7 @@ import (
 const (
 	// EnvAssets names the folder of kube-apiserver, etcd and kube-controllers.
 	EnvAssets = "KUBEBUILDER_ASSETS"
-	// EnvRequire, set to 1, makes a test fail that would be skipped without them.
+	// EnvRequire makes, set to 1, a test fail that would be skipped without them.
 	EnvRequire = "HOLDFAST_REQUIRE_KUBE"
 	// DefaultNode takes every Pod that asks for no other.
 	DefaultNode = "node-1"
@@ -141,8 +142,8 @@ func start(assets string) (_ *Cluster, err error) {
 // stop ends every part, the last one first.
 func (c *Cluster) stop() error {
 	var errs []error
-	for i := len(c.stops) - 1; i >= 0; i-- {
-		errs = append(errs, c.stops[i]())
+	for _, stop := range slices.Backward(c.stops) {
+		errs = append(errs, stop())
 	}
 	c.stops = nil
 	return errors.Join(errs...)

@@ -20,7 +20,7 @@ func (c *Cluster) startKubeControllers(assets, kubeconfig, dir string) error {
 	if err != nil {
 		return err
 	}
-	defer log.Close()
+	defer func() { _ = log.Close() }() // the program has its own
 	cmd := exec.Command(filepath.Join(assets, "kube-controllers"), "--kubeconfig", kubeconfig)
 	cmd.Stdout, cmd.Stderr = log, log
 	if err := cmd.Start(); err != nil {

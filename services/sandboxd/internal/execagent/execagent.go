@@ -91,7 +91,7 @@ func run(argv []string, addr string, log *slog.Logger) error {
 	}
 	a := &agent{turn: make(chan struct{}, 1), program: drive.Exec{
 		Command: func(env []string) *exec.Cmd {
-			cmd := exec.Command(argv[0], argv[1:]...) //nolint:gosec // the runtime's own command
+			cmd := exec.Command(argv[0], argv[1:]...)
 			cmd.Env = slices.Concat(os.Environ(), env)
 			cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 			return cmd
@@ -114,7 +114,7 @@ func run(argv []string, addr string, log *slog.Logger) error {
 	if server.Shutdown(bounded) != nil {
 		err = server.Close()
 	}
-	<-ended
+	<-ended // that it was shut down
 	return err
 }
 

@@ -64,14 +64,14 @@ func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // refuse answers what needs an access token and came without.
 func (g *gate) refuse(w http.ResponseWriter, _ *http.Request) {
 	if g.sandbox.Grant() == nil {
-		notBound.Write(w)
+		errNotBound.Write(w)
 		return
 	}
 	sandboxapi.NewProblem(http.StatusUnauthorized, sandboxapi.CodeNoAccess,
 		"this is reached by a CONNECT with an access token of the workload service").Write(w)
 }
 
-var notBound = sandboxapi.NewProblem(http.StatusMisdirectedRequest, sandboxapi.CodeNotBound, "this sandbox belongs to no session yet")
+var errNotBound = sandboxapi.NewProblem(http.StatusMisdirectedRequest, sandboxapi.CodeNotBound, "this sandbox belongs to no session yet")
 
 // connect makes the connection one to the sandbox's API, for the one session that it is
 // bound to. No caller of a session is in the Pod, so whoever tries from there is bounded
@@ -86,7 +86,7 @@ func (g *gate) connect(w http.ResponseWriter, r *http.Request, here bool) {
 	}
 	grant := g.sandbox.Grant()
 	if grant == nil {
-		notBound.Write(w)
+		errNotBound.Write(w)
 		return
 	}
 	claims, refusal, err := g.verifier.Access(r)

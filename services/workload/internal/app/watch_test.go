@@ -186,7 +186,7 @@ func TestFollowerSweepsNothing(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error)
 		go func() { done <- w.app.Watch(ctx, runtimes{}) }()
-		time.Sleep(time.Minute) // of the test's own time: two sweeps
+		<-time.After(2 * app.SweepEvery) // of the test's own time
 		synctest.Wait()
 		if len(w.queue.now) != 0 {
 			t.Errorf("enqueued %v", w.queue.now)

@@ -115,6 +115,9 @@ func dress(c *corev1.Container, i int, spec driver.RuntimeSpec, installs bool, w
 			wrong.add(fmt.Sprintf("%s/env/%d/name", at, j), "%s is Holdfast's to set", e.Name)
 		}
 	}
+	if c.TerminationMessagePolicy == "" { // what it printed last is why it failed
+		c.TerminationMessagePolicy = corev1.TerminationMessageFallbackToLogsOnError
+	}
 	setDefault(c, "HOME", spec.WorkspacePath)
 	setDefault(c, "LANG", "C.UTF-8")
 	c.Env = append(c.Env, corev1.EnvVar{Name: sandboxapi.EnvAgentURL, Value: agentURL})

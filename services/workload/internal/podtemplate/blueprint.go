@@ -1,6 +1,7 @@
 package podtemplate
 
 import (
+	"maps"
 	"math"
 	"time"
 
@@ -48,7 +49,7 @@ func Build(spec driver.RuntimeSpec, o Options) (Blueprint, error) {
 	installs := needsSandboxd(spec)
 	dress(&template.Spec.Containers[at], at, spec, installs, &wrong)
 	addOurs(&template.Spec, spec, b.Isolation, installs, o)
-	restrict(&template.Spec, spec, o, &wrong)
+	restrict(&template.Spec, o, &wrong)
 	if err := wrong.err(); err != nil {
 		return Blueprint{}, err
 	}
@@ -160,9 +161,7 @@ func merged(a, b map[string]string) map[string]string {
 	}
 	out := make(map[string]string, len(a)+len(b))
 	for _, m := range []map[string]string{a, b} {
-		for k, v := range m {
-			out[k] = v
-		}
+		maps.Copy(out, m)
 	}
 	return out
 }

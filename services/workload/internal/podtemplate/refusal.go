@@ -32,9 +32,9 @@ func (r *refusals) add(pointer, detail string, args ...any) {
 	*r = append(*r, Wrong{pointer, fmt.Sprintf(detail, args...)})
 }
 
-func (r refusals) err() error {
-	if len(r) == 0 {
+func (r *refusals) err() error {
+	if len(*r) == 0 {
 		return nil
 	}
-	return &RefusedError{Wrong: r}
+	return &RefusedError{Wrong: *r}
 }

@@ -6,7 +6,6 @@ import (
 	"k8s.io/pod-security-admission/api"
 	"k8s.io/pod-security-admission/policy"
 
-	"github.com/holdfast-io/holdfast/services/workload/internal/driver"
 )
 
 // runAs is the restricted context of a container of ours.
@@ -42,7 +41,7 @@ func unset[T any](to **T, value *T) {
 // restrict gives the Pod and each of its containers the restricted context, and refuses
 // what asks for more, by Kubernetes' own checks of the level "restricted". That includes
 // the containers of ours.
-func restrict(pod *corev1.PodSpec, spec driver.RuntimeSpec, o Options, wrong *refusals) {
+func restrict(pod *corev1.PodSpec, o Options, wrong *refusals) {
 	if pod.SecurityContext == nil {
 		pod.SecurityContext = &corev1.PodSecurityContext{}
 	}

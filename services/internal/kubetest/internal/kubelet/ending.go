@@ -1,6 +1,7 @@
 package kubelet
 
 import (
+	"slices"
 	"syscall"
 	"time"
 )
@@ -38,7 +39,7 @@ func (w *worker) end() bool {
 }
 
 func (w *worker) stopInReverse() bool {
-	for i := len(w.init) - 1; i >= 0; i-- {
+	for i := range slices.Backward(w.init) {
 		if !w.stopAll(w.init[i : i+1]) {
 			w.wakeAtDeadline(w.ending.since.Add(w.grace()))
 			return false

@@ -2,6 +2,7 @@ package kubelet
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -63,7 +64,7 @@ func (w *worker) describeContainer(c *containerRun, image Image) (Container, str
 		}
 	}
 	expanded := func(list []string) []string {
-		var out []string
+		out := make([]string, 0, len(list))
 		for _, s := range list {
 			out = append(out, env.expand(s))
 		}
@@ -197,9 +198,7 @@ func (w *worker) configMap(name string, optional *bool) (map[string]string, erro
 	for key, value := range found.BinaryData {
 		data[key] = string(value)
 	}
-	for key, value := range found.Data {
-		data[key] = value
-	}
+	maps.Copy(data, found.Data)
 	return data, nil
 }
 

@@ -1,6 +1,7 @@
 package kubelet
 
 import (
+	"errors"
 	"fmt"
 	"path/filepath"
 )
@@ -46,7 +47,7 @@ func (i Image) argv(c Container) ([]string, error) {
 		argv = i.Entrypoint
 	}
 	if len(argv) == 0 {
-		return nil, fmt.Errorf("no command specified")
+		return nil, errors.New("no command specified")
 	}
 	argv = append(append([]string(nil), argv...), c.Args...)
 	if program, ok := i.Programs[filepath.Base(argv[0])]; ok && !mounted(argv[0], c.Mounts) {

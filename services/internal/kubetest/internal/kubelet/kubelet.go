@@ -212,12 +212,21 @@ func logFile(podDir, container string) string {
 	return filepath.Join(podDir, "logs", container+".log")
 }
 
+// asPod is what an informer of Pods hands over.
+func asPod(obj any) *corev1.Pod {
+	pod, ok := obj.(*corev1.Pod)
+	if !ok {
+		panic(fmt.Sprintf("an informer of Pods gives a %T", obj))
+	}
+	return pod
+}
+
 // podHandler starts a worker for each Pod that is bound to one of the nodes, and tells
 // it what becomes of its Pod.
 func (k *Kubelet) podHandler() cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(obj any) { k.podSeen(obj.(*corev1.Pod)) },
-		UpdateFunc: func(_, obj any) { k.podSeen(obj.(*corev1.Pod)) },
+		AddFunc:    func(obj any) { k.podSeen(asPod(obj)) },
+		UpdateFunc: func(_, obj any) { k.podSeen(asPod(obj)) },
 		DeleteFunc: func(obj any) {
 			if gone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
 				obj = gone.Obj

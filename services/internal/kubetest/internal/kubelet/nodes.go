@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -56,9 +57,7 @@ func (g *gate) unlock() {
 // AddNode registers a node as a kubelet does, with room for a few hundred Pods.
 func (k *Kubelet) AddNode(ctx context.Context, name string, labels map[string]string, taints ...corev1.Taint) error {
 	all := map[string]string{corev1.LabelHostname: name, corev1.LabelOSStable: "linux", corev1.LabelArchStable: "amd64"}
-	for key, value := range labels {
-		all[key] = value
-	}
+	maps.Copy(all, labels)
 	room := corev1.ResourceList{
 		corev1.ResourceCPU:              resource.MustParse("1000"),
 		corev1.ResourceMemory:           resource.MustParse("4Ti"),

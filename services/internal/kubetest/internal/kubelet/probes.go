@@ -2,10 +2,12 @@ package kubelet
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"os/exec"
+	"strconv"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -83,7 +85,7 @@ func (p *probe) first(ctx context.Context, bounded bool) error {
 	for {
 		err := p.once(ctx)
 		if err == nil || ctx.Err() != nil {
-			return nil
+			return nil //nolint:nilerr // who was told to stop hasn't failed
 		}
 		if bounded && time.Since(began) > limit {
 			return err
@@ -167,7 +169,7 @@ func (w *worker) probe(c *containerRun, spec *corev1.Probe) *probe {
 	case spec.Exec != nil:
 		return &probe{spec, w.execProbe(c, spec.Exec.Command)}
 	}
-	return &probe{spec, func(context.Context) error { return fmt.Errorf("this kind of probe isn't known here") }}
+	return &probe{spec, func(context.Context) error { return errors.New("this kind of probe isn't known here") }}
 }
 
 // prober follows no redirects out of the Pod and keeps no connection.
@@ -215,7 +217,7 @@ func (w *worker) probedHost(host string) string {
 func (w *worker) port(c *containerRun, port intstr.IntOrString) string {
 	for _, p := range c.spec.Ports {
 		if port.Type == intstr.String && p.Name == port.StrVal {
-			return fmt.Sprint(p.ContainerPort)
+			return strconv.Itoa(int(p.ContainerPort))
 		}
 	}
 	return port.String()

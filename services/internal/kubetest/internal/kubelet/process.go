@@ -52,12 +52,16 @@ func (p *process) wait() {
 	p.kill(syscall.SIGKILL) // those that the first one leaves behind
 	killMarked(p.mark)
 	p.finished = time.Now()
-	var exit *exec.ExitError
+	exit, exited := errors.AsType[*exec.ExitError](err)
+	var status syscall.WaitStatus
+	if exited {
+		status, _ = exit.Sys().(syscall.WaitStatus) // what Wait gives on Linux
+	}
 	switch {
 	case err == nil:
-	case errors.As(err, &exit) && exit.Sys().(syscall.WaitStatus).Signaled():
-		p.code = 128 + int32(exit.Sys().(syscall.WaitStatus).Signal())
-	case errors.As(err, &exit):
+	case exited && status.Signaled():
+		p.code = 128 + int32(status.Signal())
+	case exited:
 		p.code = int32(exit.ExitCode())
 	default:
 		p.code = 128

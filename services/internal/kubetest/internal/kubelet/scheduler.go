@@ -236,7 +236,7 @@ func requested(pod *corev1.Pod, name corev1.ResourceName) resource.Quantity {
 
 // counted is "1 Insufficient cpu, 2 node(s) were unschedulable".
 func counted(reasons map[string]int) string {
-	var out []string
+	out := make([]string, 0, len(reasons))
 	for reason, n := range reasons {
 		out = append(out, fmt.Sprintf("%d %s", n, reason))
 	}

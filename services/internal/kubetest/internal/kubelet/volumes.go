@@ -1,6 +1,7 @@
 package kubelet
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -64,7 +65,7 @@ func (w *worker) makeVolume(volume *corev1.Volume) (string, error) {
 			}
 		}
 	default:
-		err = fmt.Errorf("this kind of volume isn't known here")
+		err = errors.New("this kind of volume isn't known here")
 	}
 	if err != nil {
 		return "", err
@@ -83,7 +84,7 @@ func (w *worker) addProjection(files map[string]string, dir string, source *core
 	case source.DownwardAPI != nil:
 		return w.addFields(files, source.DownwardAPI.Items)
 	}
-	return fmt.Errorf("this kind of projection isn't known here")
+	return errors.New("this kind of projection isn't known here")
 }
 
 func (w *worker) addConfigMap(files map[string]string, name string, items []corev1.KeyToPath, optional *bool) error {
