@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/holdfast-io/holdfast/services/internal/kubetest"
 	"github.com/holdfast-io/holdfast/services/workload/internal/driver"
@@ -157,6 +159,42 @@ func TestAnotherProcessTellsWhatWasLostBefore(t *testing.T) {
 	must(t, b.kube.CoreV1().Pods(b.ns).Delete(t.Context(), claim.Status.SandboxStatus.Name, metav1.DeleteOptions{}))
 	b.Driver = b.another()
 	b.lost(box, driver.CausePodDeleted)
+}
+
+// A process that dies after it handed a sandbox out, and before that is on the claim: the
+// next one has the log's word for it.
+func TestWhatWasNotWrittenDownIsKnownFromTheLog(t *testing.T) {
+	t.Parallel()
+	b := set(t)
+	c := b.claim("s-1")
+	box := drivertest.Start(t, b, c)
+	must(t, b.Driver.Close())
+	var none []string
+	for _, name := range []string{annClaim, annSandbox, annIncarnation, annVolumeUID} {
+		none = append(none, strconv.Quote(name)+":null")
+	}
+	claims := b.ext.ExtensionsV1beta1().SandboxClaims(b.ns)
+	_, err := claims.Patch(t.Context(), claimName(c.Ref), types.MergePatchType,
+		[]byte(`{"metadata":{"annotations":{`+strings.Join(none, ",")+`}}}`), metav1.PatchOptions{})
+	must(t, err)
+
+	b.Driver = b.another()
+	if at, err := b.Locate(t.Context(), c.Ref); !errors.Is(err, driver.ErrNotRunning) {
+		t.Fatalf("located at %+v, %v", at, err)
+	}
+	b.Remind(c.Ref, box.SandboxUID, box.PodUID)
+	if at, err := b.Locate(t.Context(), c.Ref); err != nil || at.PodUID != box.PodUID {
+		t.Fatalf("located at %+v, %v", at, err)
+	}
+	drivertest.Eventually(t, "it is written down", func() bool {
+		claim, err := claims.Get(t.Context(), claimName(c.Ref), metav1.GetOptions{})
+		return err == nil && recordOf(claim).incarnation == box.PodUID
+	})
+	// What is written down counts for more: the log may be read a moment before it.
+	b.Remind(c.Ref, box.SandboxUID, "another")
+	if at, err := b.Locate(t.Context(), c.Ref); err != nil || at.PodUID != box.PodUID {
+		t.Errorf("located at %+v, %v", at, err)
+	}
 }
 
 func TestDeletedClaimIsLost(t *testing.T) {

@@ -47,7 +47,7 @@ func (a *App) locate(ctx context.Context, tenant string, req command.Request) (c
 	if w.action != decider.Verify { // the action of a sandbox that is ready and stays
 		return command.Reply{}, problem.New(api.CodeSandboxUnreachable, "the session has no sandbox that is ready now")
 	}
-	at, err := a.driver.Locate(ctx, w.ref)
+	at, err := a.whereIs(ctx, w)
 	switch {
 	case errors.Is(err, driver.ErrUnreachable):
 		return command.Reply{}, problem.Wrap(api.CodeSandboxUnreachable, "the sandbox's host does not answer now", err)

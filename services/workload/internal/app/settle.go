@@ -349,7 +349,7 @@ func causeOf(err error) (cause string, final bool) {
 
 // verify looks whether a sandbox that is ready in the log runs.
 func (a *App) verify(ctx context.Context, w want) error {
-	at, err := a.driver.Locate(ctx, w.ref)
+	at, err := a.whereIs(ctx, w)
 	switch {
 	case err == nil && at.PodUID == w.podUID:
 		return nil
@@ -360,6 +360,14 @@ func (a *App) verify(ctx context.Context, w want) error {
 	}
 	a.cfg.Logger.LogAttrs(ctx, slog.LevelInfo, "sandbox is gone", slog.String("session", w.ref.Session), slog.Any("error", err))
 	return a.lost(ctx, w.ref, w.podUID, decider.CauseDied, a.keeps(ctx, w))
+}
+
+// whereIs locates a sandbox that is ready in the log.
+func (a *App) whereIs(ctx context.Context, w want) (driver.Endpoint, error) {
+	if d, ok := a.driver.(driver.Reminded); ok {
+		d.Remind(w.ref, w.claimed.SandboxUID, w.podUID)
+	}
+	return a.driver.Locate(ctx, w.ref)
 }
 
 // lost appends that an incarnation is gone; kept says whether its files are still

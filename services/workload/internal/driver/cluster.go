@@ -23,3 +23,10 @@ type Explainer interface {
 // Elected is a driver whose replicas see the same sandboxes, of which one at a time
 // compares them with the log. Who begins to lead has an Event with Began.
 type Elected interface{ Leads() bool }
+
+// Reminded is a driver that writes down what it handed out only afterwards, so that its
+// process may die before, or another replica not see it yet. The log knows.
+type Reminded interface {
+	// Remind says what the log has of a sandbox that is ready.
+	Remind(ref Ref, sandboxUID, podUID string)
+}
