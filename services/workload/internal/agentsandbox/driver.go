@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -68,6 +69,10 @@ const (
 	remembered = 1 << 16
 	// writers write down what was handed out, behind who asked for it.
 	writers = 4
+	// What failed is tried again after the first of these, then after twice as long, up to
+	// the last: a loss that the API server couldn't confirm while it was away is told soon
+	// after it is back.
+	firstAgain, lastAgain = 50 * time.Millisecond, 10 * time.Second
 )
 
 // New watches the cluster and starts. It waits until all that exists is known; losses
@@ -85,7 +90,7 @@ func New(ctx context.Context, cfg Config) (*Driver, error) {
 		return nil, fmt.Errorf("agent-sandbox driver: %w", err)
 	}
 	d.events = driver.NewQueue()
-	d.writes = workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[types.NamespacedName]())
+	d.writes = workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](firstAgain, lastAgain))
 	d.ctx, d.cancel = context.WithCancel(context.Background())
 	if err := d.watchAll(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("agent-sandbox driver: %w", err), d.Close())

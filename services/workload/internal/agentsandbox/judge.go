@@ -7,6 +7,8 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	agentsv1beta1 "sigs.k8s.io/agent-sandbox/api/v1beta1"
 	extensionsv1beta1 "sigs.k8s.io/agent-sandbox/extensions/api/v1beta1"
 
 	"github.com/holdfast-io/holdfast/services/workload/internal/driver"
@@ -135,9 +137,9 @@ func (d *Driver) gone(ctx context.Context, claim *extensionsv1beta1.SandboxClaim
 	if err != nil {
 		return apierrors.IsNotFound(err), ignoreNotFound(err)
 	}
-	sandbox, err := d.sandboxes.AgentsV1beta1().Sandboxes(claim.Namespace).Get(ctx, claim.Status.SandboxStatus.Name, metav1.GetOptions{})
-	if err != nil || sandbox.UID != was.sandbox {
-		return err == nil || apierrors.IsNotFound(err), ignoreNotFound(err)
+	sandbox, err := d.sandboxOf(ctx, claim, was.sandbox)
+	if sandbox == nil || err != nil {
+		return err == nil, err
 	}
 	// A Sandbox's Pod has its name.
 	pod, err := d.kube.CoreV1().Pods(claim.Namespace).Get(ctx, sandbox.Name, metav1.GetOptions{})
@@ -145,6 +147,29 @@ func (d *Driver) gone(ctx context.Context, claim *extensionsv1beta1.SandboxClaim
 		return apierrors.IsNotFound(err), ignoreNotFound(err)
 	}
 	return pod.UID != podOf(was.incarnation), nil
+}
+
+// sandboxOf asks the API server for a claim's Sandbox by its UID; nil where there is none
+// any more. A claim whose Sandbox was taken from it may name none.
+func (d *Driver) sandboxOf(ctx context.Context, claim *extensionsv1beta1.SandboxClaim, uid types.UID) (*agentsv1beta1.Sandbox, error) {
+	sandboxes := d.sandboxes.AgentsV1beta1().Sandboxes(claim.Namespace)
+	if name := claim.Status.SandboxStatus.Name; name != "" {
+		sandbox, err := sandboxes.Get(ctx, name, metav1.GetOptions{})
+		if err != nil || sandbox.UID != uid {
+			return nil, ignoreNotFound(err)
+		}
+		return sandbox, nil
+	}
+	list, err := sandboxes.List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, err
+	}
+	for i := range list.Items {
+		if list.Items[i].UID == uid {
+			return &list.Items[i], nil
+		}
+	}
+	return nil, nil //nolint:nilnil // that there is none is an answer
 }
 
 func ignoreNotFound(err error) error {

@@ -41,8 +41,12 @@ func (d *Driver) contend() {
 			},
 			LeaseDuration: leaseFor, RenewDeadline: leaseRenew, RetryPeriod: leaseRetry, ReleaseOnCancel: true,
 			Callbacks: leaderelection.LeaderCallbacks{
-				OnStartedLeading: func(context.Context) {
+				OnStartedLeading: func(ctx context.Context) { // beside OnStoppedLeading, which may be sooner
 					d.leads.Store(true)
+					if ctx.Err() != nil {
+						d.leads.Store(false)
+						return
+					}
 					d.events.Put(driver.Event{Began: true})
 				},
 				OnStoppedLeading: func() { d.leads.Store(false) },
