@@ -36,17 +36,18 @@ var rules = map[Scope][]rbacv1.PolicyRule{
 		rule("authentication.k8s.io", []string{"tokenreviews"}, "create"),
 	},
 	Nodes: {
-		rule("", []string{"nodes"}, "get", "list", "watch"),
+		rule("", []string{"nodes"}, "list", "watch"),
 	},
 	Installation: {
-		rule("coordination.k8s.io", []string{"leases"}, "get", "list", "watch", "create", "update"),
+		rule("coordination.k8s.io", []string{"leases"}, "get", "create", "update"),
 	},
 	Tenant: {
 		rule("extensions.agents.x-k8s.io", []string{"sandboxclaims", "sandboxtemplates", "sandboxwarmpools"},
 			"get", "list", "watch", "create", "patch", "delete"),
 		rule("agents.x-k8s.io", []string{"sandboxes"}, "get", "list", "watch", "patch"),
-		rule("", []string{"pods", "events", "resourcequotas"}, "get", "list", "watch"),
-		rule("", []string{"persistentvolumeclaims"}, "get", "list", "watch", "patch", "delete"),
+		rule("", []string{"pods"}, "get", "list", "watch"),
+		rule("", []string{"events", "resourcequotas"}, "list"),
+		rule("", []string{"persistentvolumeclaims"}, "get", "list", "patch", "delete"),
 		rule("", []string{"namespaces"}, "get"),
 	},
 }
