@@ -47,6 +47,7 @@ IMAGE         ?= $(or $(HOLDFAST_IMAGE),holdfast:local)
 # asked, since it was built elsewhere.
 FROM_HERE      = $(if $(filter holdfast:local,$(IMAGE)),io.holdfast.version:$(VERSION),map)
 CONTAINER_PKG := ./services/e2e/containers/...
+NODE_PKG      := ./services/e2e/node
 
 ##@ Run
 
@@ -122,6 +123,16 @@ test-agui: ## Run the official AG-UI client, from npm, against the whole program
 .PHONY: test-containers
 test-containers: images ## Kill and pause the containers of a whole installation, one after the other
 	HOLDFAST_IMAGE=$(IMAGE) HOLDFAST_REQUIRE_DOCKER=1 go test -race -count=1 -timeout $(FAULT_TIMEOUT) -tags containers $(if $(RUN),-run '$(RUN)') $(CONTAINER_PKG)
+
+.PHONY: test-node
+test-node: ## As root: run Holdfast by its chart on a real Kubernetes node of this machine
+	@scripts/prereq.sh linux go postgres
+	scripts/node.sh $(NODE_PKG) -test.v -test.timeout $(FAULT_TIMEOUT) $(if $(RUN),-test.run '$(RUN)')
+
+.PHONY: test-node-policy
+test-node-policy: ## The same with network policies enforced: look out from inside a sandbox
+	@scripts/prereq.sh linux go postgres
+	HOLDFAST_NODE_POLICY=1 scripts/node.sh $(NODE_PKG) -test.v -test.timeout $(FAULT_TIMEOUT) -test.run '$(or $(RUN),TestNetworkPolicy)'
 
 .PHONY: fuzz
 fuzz: ## Run each fuzz target for FUZZTIME (10s)

@@ -96,6 +96,10 @@ collect() {
 	ln -s "$from"/* "$parts"
 	from=$(cd "$root/scripts/node/cluster" && GOWORK=off go list -m -f '{{.Dir}}' sigs.k8s.io/agent-sandbox)
 	ln -s "$from/k8s" "$parts/agent-sandbox"
+	from=$(build policy '')
+	ln -s "$from/cmd" "$parts/kube-network-policies"
+	from=$(cd "$root/scripts/node/policy" && GOWORK=off go list -m -f '{{.Dir}}' sigs.k8s.io/kube-network-policies)
+	ln -s "$from/install.yaml" "$parts/kube-network-policies.yaml"
 	from=$(debian runc)
 	ln -s "$from/usr/sbin/runc" "$parts"
 	from=$(debian containernetworking-plugins)
@@ -118,15 +122,30 @@ enter() {
 	done < <(hierarchies)
 }
 
+# emptied removes the control groups, or says that something is in them.
+emptied() {
+	local each
+	while read -r each; do
+		[[ ! -d $each/$cgroup ]] || find "$each/$cgroup" -depth -type d -exec rmdir {} + 2>/dev/null || return
+	done < <(hierarchies)
+}
+
 # leave undoes it, and what a node left there; again and again without harm.
 leave() {
-	local each
+	local i
+	if [[ -n ${first-} ]]; then
+		kill -KILL "$first" 2>/dev/null || true # where the run was cut short
+		wait "$first" 2>/dev/null || true
+	fi
 	if [[ -f $cache/settings ]]; then
 		sysctl -q -p "$cache/settings" && rm -f "$cache/settings"
 	fi
-	while read -r each; do
-		[[ -d $each/$cgroup ]] && find "$each/$cgroup" -depth -type d -exec rmdir {} +
-	done < <(hierarchies)
+	# Killed processes are gone a moment later.
+	for ((i = 0; i < 100; i++)); do
+		emptied && break
+		sleep 0.2
+	done
+	((i < 100)) || echo "node.sh: the control groups $cgroup aren't empty after 20 s, and stay" >&2
 	rm -rf --one-file-system "$run"
 }
 
@@ -165,4 +184,5 @@ enter
 # The first process, and with it all others, ends with this script.
 setpriv --pdeathsig KILL unshare --mount --propagation private --net --pid --fork --kill-child --mount-proc \
 	"${BASH_SOURCE[0]}" --inside "$root/$package" "$@" &
-wait $!
+first=$!
+wait "$first"

@@ -21,7 +21,7 @@ import (
 // takes Pods again.
 func TestDrain(t *testing.T) {
 	w := newWorld(t)
-	w.runtime("drained", 0, func(r *api.RuntimeSpec) { r.Workspace.Size = "64Mi" })
+	w.runtime("drained", 0, keeping)
 	s := w.create("drained", "")
 	w.answered(s.ID, "echo still-here > /workspace/kept && sync")
 

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -206,7 +207,15 @@ func (in *installation) reach(ctx context.Context) error {
 	}
 	in.apiURL = fmt.Sprintf("http://%s:%d", service.Spec.ClusterIP, service.Spec.Ports[0].Port)
 	in.token = string(tokens.Data["admin"])
-	return nil
+	c, err := apiclient.New(apiclient.Config{URL: in.apiURL, Token: in.token})
+	if err != nil {
+		return err
+	}
+	// A ready Pod is behind its Service a moment later.
+	return wait.PollUntilContextCancel(ctx, 100*time.Millisecond, true, func(ctx context.Context) (bool, error) {
+		r, err := c.ReadyzWithResponse(ctx)
+		return err == nil && r.StatusCode() == http.StatusOK, nil
+	})
 }
 
 // client is the API as its administrator.

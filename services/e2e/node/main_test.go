@@ -15,9 +15,12 @@ import (
 
 // startPatience bounds the whole start, patience the waits of a test.
 const (
-	startPatience = 5 * time.Minute
+	startPatience = 3 * time.Minute
 	patience      = 90 * time.Second
 )
+
+// envPolicy asks for a cluster that enforces network policies.
+const envPolicy = "HOLDFAST_NODE_POLICY"
 
 // cluster, and Holdfast on it, are what all tests share; they run one after the other.
 var (
@@ -31,7 +34,7 @@ func runMain(m *testing.M) int {
 	ctx, cancel := context.WithTimeout(context.Background(), startPatience)
 	defer cancel()
 	var err error
-	cluster, err = onenode.Start(ctx, onenode.Options{})
+	cluster, err = onenode.Start(ctx, onenode.Options{NetworkPolicies: os.Getenv(envPolicy) != ""})
 	if errors.Is(err, onenode.ErrUnprepared) {
 		fmt.Fprintln(os.Stderr, "skipped:", err)
 		return 69
@@ -50,7 +53,7 @@ func runMain(m *testing.M) int {
 	installed, err := install(ctx)
 	defer installed.close()
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "Holdfast:", err)
+		fmt.Fprintf(os.Stderr, "Holdfast: %v\n%s", err, cluster.Describe(context.Background()))
 		return 1
 	}
 	holdfast = installed

@@ -31,12 +31,11 @@ func eventually(t *testing.T, ctx context.Context, what string, holds func() err
 		last = holds()
 		return last == nil, nil
 	}); err != nil {
-		t.Fatalf("%s: %v", what, errors.Join(last, err))
+		t.Fatalf("%s: %v\n%s", what, errors.Join(last, err), cluster.Describe(context.WithoutCancel(ctx)))
 	}
 }
 
-// TestPod shows that a container runs, answers its probe at its own address, resolves
-// a Service's name and reaches it.
+// TestPod shows that a container runs, resolves a Service's name and reaches it.
 func TestPod(t *testing.T) {
 	ctx := bounded(t)
 	pod := &corev1.Pod{
@@ -45,7 +44,7 @@ func TestPod(t *testing.T) {
 			RestartPolicy: corev1.RestartPolicyNever,
 			Containers: []corev1.Container{{
 				Name: "shell", Image: shellImage, ImagePullPolicy: corev1.PullNever,
-				Command: []string{"sh", "-ec", "nslookup kubernetes.default.svc.cluster.local && nc -w 5 -z kubernetes.default 443 && echo reached"},
+				Command: []string{"sh", "-ec", "nc -w 5 kubernetes.default 443 </dev/null"},
 			}},
 		},
 	}

@@ -3,6 +3,7 @@
 package node_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -33,11 +34,22 @@ func newWorld(t testing.TB) world {
 	if holdfast == nil {
 		t.Fatal("Holdfast isn't installed")
 	}
-	return world{t, holdfast.client(t)}
+	w := world{t, holdfast.client(t)}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Log(cluster.Describe(context.Background()))
+		}
+	})
+	return w
 }
 
-// runtime applies one that is like the shell agent but for what change does, with a
-// policy that allows everything.
+// keeping gives a runtime's sessions a volume each.
+func keeping(r *api.RuntimeSpec) {
+	r.Stateless, r.Workspace = false, api.Workspace{Path: "/workspace", Size: "64Mi"}
+}
+
+// runtime applies one that is the shell agent without a volume but for what change does,
+// with a policy that allows everything.
 func (w world) runtime(name string, warm int, change func(*api.RuntimeSpec)) {
 	w.Helper()
 	ctx := harness.Context(w)
@@ -51,9 +63,9 @@ func (w world) runtime(name string, warm int, change func(*api.RuntimeSpec)) {
 			Image: shellImage, Command: []string{"/holdfast/sandboxd", "shell-agent"},
 			Resources: api.Resources{Requests: api.Requests{CPU: "10m", Memory: "32Mi"}, Limits: api.Limits{Memory: "128Mi"}},
 		},
-		Workspace:   api.Workspace{Path: "/workspace"},
 		Entrypoints: []api.Entrypoint{{Name: "app", PathPrefix: "/", Port: 8000, Protocol: "HTTP", Ready: "/health"}},
 		WarmPool:    api.WarmPool{Size: warm},
+		Stateless:   true,
 		OnIdle:      api.OnIdleSuspend, OnLoss: api.OnLossRestart, Policy: "open",
 	}
 	if change != nil {
@@ -108,6 +120,11 @@ func (w world) session(id string) *api.Session {
 // until waits until a session is as it should be.
 func (w world) until(id, what string, holds func(*api.Session) bool) (s *api.Session) {
 	w.Helper()
+	w.Cleanup(func() {
+		if w.Failed() {
+			w.Logf("of session %s was wanted that %s; seen last: %+v", id, what, s)
+		}
+	})
 	harness.Eventually(w, what, func() bool {
 		s = w.session(id)
 		return holds(s)

@@ -1,0 +1,66 @@
+//go:build node
+
+package node_test
+
+import (
+	"fmt"
+	"net/url"
+	"os"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/holdfast-io/holdfast/services/e2e/harness"
+)
+
+// TestNetworkPolicy looks out from inside a sandbox: the gateway's listener for agents
+// is reached, and nothing else that is there.
+func TestNetworkPolicy(t *testing.T) {
+	if os.Getenv(envPolicy) == "" {
+		t.Skip("network policies aren't enforced here: run make test-node-policy")
+	}
+	w := newWorld(t)
+	w.runtime("prisoner", 0, agent)
+	s := w.create("prisoner", "")
+	other := w.create("prisoner", "")
+	at := func(service string) string {
+		var of corev1.Service
+		if err := cluster.Client.Get(harness.Context(t), client.ObjectKey{Namespace: ownSpace, Name: service}, &of); err != nil {
+			t.Fatal(err)
+		}
+		return fmt.Sprintf("%s:%d", of.Spec.ClusterIP, of.Spec.Ports[0].Port)
+	}
+	var nats corev1.Pod
+	if err := cluster.Client.Get(harness.Context(t), client.ObjectKey{Namespace: ownSpace, Name: release + "-nats-0"}, &nats); err != nil {
+		t.Fatal(err)
+	}
+	agents := at(release + "-agents")
+	closed := map[string]string{
+		"the API":                at(release),
+		"NATS":                   nats.Status.PodIP + ":4222",
+		"NATS's monitoring":      nats.Status.PodIP + ":8222",
+		"another sandbox":        w.pods(other.ID)[0].Status.PodIP + ":7778",
+		"something of the world": "192.0.2.1:443",
+	}
+	asked := []string{agents}
+	for _, address := range closed {
+		asked = append(asked, address)
+	}
+	said, err := w.invoke(s.ID, "GET", "/reach?to="+url.QueryEscape(strings.Join(asked, ",")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	fmt.Print(said)
+	if !strings.Contains(said, agents+" yes") {
+		t.Error("the agents' listener isn't reached")
+	}
+	for what, address := range closed {
+		if !strings.Contains(said, address+" no") {
+			t.Errorf("%s at %s is reached", what, address)
+		}
+	}
+	w.end(other.ID)
+	w.end(s.ID)
+}
