@@ -144,9 +144,5 @@ func agentError(end *corev1.ContainerStateTerminated) error {
 	if end == nil {
 		return fmt.Errorf("%w: it crashes again and again", driver.ErrEntrypoint)
 	}
-	err := fmt.Errorf("%w: exit code %d (%s)", driver.ErrEntrypoint, end.ExitCode, end.Reason)
-	if end.Message != "" {
-		err = fmt.Errorf("%w: %s", err, end.Message)
-	}
-	return err
+	return &driver.EntrypointError{Reason: fmt.Sprintf("exit code %d (%s)", end.ExitCode, end.Reason), Words: end.Message}
 }

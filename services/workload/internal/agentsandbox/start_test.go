@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -194,5 +195,21 @@ func TestManyClaimsAtOnce(t *testing.T) {
 			wg.Wait()
 			b.claims(0)
 		})
+	}
+}
+
+// What an agent printed last says why it failed, where nobody else sees its output.
+func TestFailedAgentSaysItsLastWords(t *testing.T) {
+	t.Parallel()
+	b := set(t)
+	c := b.claim("s-1")
+	c.Runtime.Revision, c.Runtime.Argv = 2, []string{"/bin/sh", "-c", "echo no such model >&2; exit 3"}
+	_, err := b.Claim(b.within(), c)
+	if err == nil {
+		_, err = b.Ready(b.within(), c.Ref)
+	}
+	failed, ok := errors.AsType[*driver.EntrypointError](err)
+	if !ok || !errors.Is(err, driver.ErrEntrypoint) || !strings.Contains(failed.Words, "no such model") || failed.Reason != "exit code 3 (Error)" {
+		t.Errorf("ready: %v, %+v", err, failed)
 	}
 }

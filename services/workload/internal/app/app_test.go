@@ -48,12 +48,14 @@ type world struct {
 	// reviewer and agents are for sandboxes that are Pods, from the next restart on.
 	reviewer app.Reviewer
 	agents   string
+	// logger takes what the app logs, from the next restart on.
+	logger *slog.Logger
 }
 
 // newWorld has a session that was created, of a runtime that exists.
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	w := &world{t: t, log: memlog.New(eventlog.Genesis{LogID: "log", Epoch: epoch}), now: given.Start, driver: newScripted(), queue: &queue{}}
+	w := &world{t: t, log: memlog.New(eventlog.Genesis{LogID: "log", Epoch: epoch}), now: given.Start, driver: newScripted(), queue: &queue{}, logger: slog.New(slog.DiscardHandler)}
 	w.restart()
 	w.applyRuntime(`{"kind":"agent","sandbox":{"command":["agent"]},"entrypoints":[{"name":"app","port":8000}],
 		"workspace":{"path":"/workspace"},"warmPool":{"size":2}}`)
@@ -66,7 +68,7 @@ func newWorld(t *testing.T) *world {
 func (w *world) restart() {
 	seed := make([]byte, ed25519.SeedSize)
 	w.app = app.New(app.Config{
-		Log: w.log, Epoch: epoch, Key: ed25519.NewKeyFromSeed(seed), Reviewer: w.reviewer, Agents: w.agents, Logger: slog.New(slog.DiscardHandler), Now: func() time.Time { return w.now },
+		Log: w.log, Epoch: epoch, Key: ed25519.NewKeyFromSeed(seed), Reviewer: w.reviewer, Agents: w.agents, Logger: w.logger, Now: func() time.Time { return w.now },
 	})
 	w.driver.granter = w.app
 	w.app.UseDriver(w.driver)

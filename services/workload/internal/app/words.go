@@ -21,6 +21,9 @@ func (a *App) detail(ctx context.Context, w want, err error) string {
 	if !errors.Is(err, driver.ErrEntrypoint) {
 		return err.Error()
 	}
+	if e, ok := errors.AsType[*driver.EntrypointError](err); ok && e.Words != "" {
+		return fmt.Sprintf("%v: %s", e, e.Words)
+	}
 	ctx, cancel := context.WithTimeout(ctx, wordsWithin)
 	defer cancel()
 	health, unheard := a.health(ctx, w)

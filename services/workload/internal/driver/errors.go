@@ -57,6 +57,20 @@ func (e *OlderIntentError) Error() string {
 // Is makes the error an ErrOlderIntent.
 func (e *OlderIntentError) Is(target error) bool { return target == ErrOlderIntent }
 
+// EntrypointError is an ErrEntrypoint whose driver knows what the agent printed last.
+type EntrypointError struct {
+	// Reason says how it ended.
+	Reason string
+	// Words are the agent's last, for its session alone: an agent prints secrets, so the
+	// error doesn't say them.
+	Words string
+}
+
+func (e *EntrypointError) Error() string { return fmt.Sprintf("%v: %s", ErrEntrypoint, e.Reason) }
+
+// Is makes the error an ErrEntrypoint.
+func (e *EntrypointError) Is(target error) bool { return target == ErrEntrypoint }
+
 // IsolationError is an ErrIsolationUnavailable that names what is missing and
 // what to do about it.
 type IsolationError struct {
