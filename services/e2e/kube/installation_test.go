@@ -35,8 +35,8 @@ import (
 
 const (
 	holdfastImage = "holdfast/holdfast:test"
-	// shellImage has nothing but a shell: what runs in it is the sandboxd that is
-	// installed there.
+	// shellImage has a shell. Its agent is the sandboxd that is installed there, or where
+	// a whole Pod is given, its own.
 	shellImage = "shell:test"
 	agentImage = "agent:test"
 	// workloadAccount and sandboxAccount are the chart's ServiceAccounts.
@@ -61,8 +61,8 @@ type installation struct {
 	// access is the workload service's to the API server, told what else it is.
 	access *rest.Config
 	told   clusterfile.File
-	// url is where the gateway answers.
-	url string
+	// url is where the gateway answers, agentsURL where sandboxes reach it.
+	url, agentsURL string
 
 	// kube, boxes and ext are an administrator's, for the test to look and to do harm.
 	kube  kubernetes.Interface
@@ -75,7 +75,9 @@ func prepare(t testing.TB) *installation {
 	t.Helper()
 	k := kubetest.Start(t)
 	k.Image(holdfastImage, kubetest.Holdfast(harness.Sandboxd(t)))
-	k.Image(shellImage, kubetest.Image{Env: []string{"PATH=/usr/local/bin:/usr/bin:/bin"}})
+	k.Image(shellImage, kubetest.Image{
+		Env: []string{"PATH=/usr/local/bin:/usr/bin:/bin"}, Programs: map[string]string{"sandboxd": harness.Sandboxd(t)},
+	})
 	k.Image(agentImage, kubetest.Programs(map[string]string{"agent": agent(t)}))
 	in := &installation{
 		t: t, cluster: k, ns: k.Namespace(t), own: k.Namespace(t), dsn: pgtest.New(t), dir: t.TempDir(),

@@ -134,7 +134,7 @@ func onNode(node string) func(*api.RuntimeSpec) {
 	return func(r *api.RuntimeSpec) {
 		r.Sandbox = api.Sandbox{PodTemplate: fmt.Appendf(nil, `{"spec": {
 			"nodeSelector": {%q: %q}, "tolerations": [{"key": %q, "value": %q, "effect": "NoSchedule"}],
-			"containers": [{"name": "agent", "image": %q, "workingDir": "/workspace", "command": ["/holdfast/sandboxd", "shell-agent"]}]
+			"containers": [{"name": "agent", "image": %q, "workingDir": "/workspace", "command": ["sandboxd", "shell-agent"]}]
 		}}`, kubetest.OwnNode, node, kubetest.OwnNode, node, shellImage)}
 	}
 }

@@ -7,11 +7,21 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
+	"path/filepath"
 	"sync"
 	"testing"
 
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"sigs.k8s.io/yaml"
+
 	"github.com/holdfast-io/holdfast/services/e2e/harness"
+	"github.com/holdfast-io/holdfast/services/holdfast/operate"
 	"github.com/holdfast-io/holdfast/services/holdfast/parts"
+	"github.com/holdfast-io/holdfast/services/internal/broker"
+	"github.com/holdfast-io/holdfast/services/internal/clusterfile"
+	"github.com/holdfast-io/holdfast/services/internal/postgres"
 	"github.com/holdfast-io/holdfast/services/workload"
 )
 
@@ -20,15 +30,33 @@ import (
 func start(t testing.TB) *installation {
 	t.Helper()
 	in := prepare(t)
-	in.url = "http://" + in.run()
-	in.awaitReady()
-	in.policies()
-	t.Cleanup(in.close) // before the services stop
+	in.run("projector", "session", "policy", "workload", "runner", "gateway")
+	in.begun()
 	return in
 }
 
-// run runs every service, and gives the gateway's address.
-func (in *installation) run() string {
+// startToKill is start with the workload service in processes of its own, so many.
+func startToKill(t testing.TB, replicas int, env ...string) (in *installation, workloads []*harness.Child) {
+	t.Helper()
+	in = prepare(t)
+	in.run("projector", "session", "policy", "runner", "gateway")
+	for range replicas {
+		workloads = append(workloads, in.spawn(env...))
+	}
+	in.begun()
+	return in, workloads
+}
+
+// begun waits until every part works, and has what is left looked at before it stops.
+func (in *installation) begun() {
+	in.t.Helper()
+	in.awaitReady()
+	in.policies()
+	in.t.Cleanup(in.close)
+}
+
+// run runs services in this process until the test ends.
+func (in *installation) run(services ...string) {
 	in.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	pool, err := parts.OpenPool(ctx, in.dsn)
@@ -36,19 +64,18 @@ func (in *installation) run() string {
 	key := in.key()
 	public, _ := key.Public().(ed25519.PublicKey)
 	people, agents := in.listen("127.0.0.1"), in.listen(in.cluster.HostIP())
+	in.url, in.agentsURL = "http://"+people.Addr().String(), "http://"+agents.Addr().String()
 	env := parts.Env{
 		Connect: in.nats.Connect, Pool: pool, Key: key,
 		Logger:     slog.New(slog.NewTextHandler(in.t.Output(), &slog.HandlerOptions{Level: slog.LevelInfo})),
-		Kubernetes: &workload.Kubernetes{Rest: in.access, Cluster: in.told, AgentsURL: "http://" + agents.Addr().String(), Replica: "in-process"},
+		Kubernetes: &workload.Kubernetes{Rest: in.access, Cluster: in.told, AgentsURL: in.agentsURL, Replica: "in-process"},
 		Gateway:    parts.Gateway{Listener: people, Agents: agents, TokensFile: in.tokensFile(), Key: public},
 	}
 	var wg sync.WaitGroup
-	for name, service := range env.All() {
-		if name == "host" { // sandboxes are Pods
-			continue
-		}
+	all := env.All()
+	for _, name := range services {
 		wg.Go(func() {
-			if err := service(ctx); err != nil && !errors.Is(err, context.Canceled) {
+			if err := all[name](ctx); err != nil && !errors.Is(err, context.Canceled) {
 				in.t.Errorf("%s: %v", name, err)
 			}
 		})
@@ -58,7 +85,48 @@ func (in *installation) run() string {
 		wg.Wait()
 		pool.Close()
 	})
-	return people.Addr().String()
+}
+
+// killable is the binary with its failpoints, built once.
+var killable = sync.OnceValues(func() (string, error) {
+	return harness.Build("github.com/holdfast-io/holdfast/services/holdfast", "failpoint")
+})
+
+// spawn starts a replica of the workload service as a process, with nothing but what the
+// chart gives to its Pod.
+func (in *installation) spawn(env ...string) *harness.Child {
+	in.t.Helper()
+	binary, err := killable()
+	in.must(err)
+	told, err := yaml.Marshal(in.told)
+	in.must(err)
+	clusterFile := filepath.Join(in.dir, "cluster.yaml")
+	in.must(os.WriteFile(clusterFile, told, 0o600))
+	child := harness.SpawnBuild(in.t, binary, append([]string{
+		broker.EnvURL + "=" + in.nats.URL(), broker.PasswordVariable(broker.UserWorkload) + "=" + in.nats.Password(broker.UserWorkload),
+		postgres.EnvURL + "=" + in.dsn, operate.EnvKeyFile + "=" + in.keyFile(),
+		clusterfile.EnvFile + "=" + clusterFile, "KUBECONFIG=" + in.kubeconfig(),
+	}, env...), "serve", "workload", "--agents-url", in.agentsURL)
+	in.t.Cleanup(func() {
+		if in.t.Failed() {
+			in.t.Logf("workload said: %s", child.Said())
+		}
+	})
+	return child
+}
+
+// kubeconfig is a file with the workload service's access.
+func (in *installation) kubeconfig() string {
+	in.t.Helper()
+	const name = "test"
+	config := clientcmdapi.NewConfig()
+	config.Clusters[name] = &clientcmdapi.Cluster{Server: in.access.Host, CertificateAuthorityData: in.access.CAData}
+	config.AuthInfos[name] = &clientcmdapi.AuthInfo{Token: in.access.BearerToken}
+	config.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name}
+	config.CurrentContext = name
+	path := filepath.Join(in.dir, "kubeconfig")
+	in.must(clientcmd.WriteToFile(*config, path))
+	return path
 }
 
 func (in *installation) listen(ip string) net.Listener {
