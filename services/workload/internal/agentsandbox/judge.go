@@ -68,19 +68,36 @@ func (d *Driver) judge(s sight) {
 
 // warn tells of an incarnation that has to leave its place, once for each reason.
 func (d *Driver) warn(ref driver.Ref, s sight, v verdict) {
-	if v.state != driver.StateRunning || len(s.pods) != 1 {
-		return
-	}
-	why := leaving(s.pods[0])
-	if why == "" && d.cordoned(s.pods[0].Spec.NodeName) {
-		why = driver.CauseCordoned
-	}
+	why := d.leaves(s, v)
 	m, _ := d.memos.of(s.claim)
 	if why == "" || m.warned == v.incarnation && m.why == why {
 		return
 	}
 	d.memos.change(s.claim.UID, func(m *memo) { m.warned, m.why = v.incarnation, why })
 	d.events.Put(driver.Event{Ref: ref, SandboxUID: string(v.sandbox), PodUID: v.incarnation, Cause: why, Draining: true})
+}
+
+// leaves is why a claim's incarnation has to leave its place; "" where it hasn't.
+func (d *Driver) leaves(s sight, v verdict) string {
+	if v.state != driver.StateRunning || len(s.pods) != 1 {
+		return ""
+	}
+	if why := leaving(s.pods[0]); why != "" {
+		return why
+	}
+	if d.cordoned(s.pods[0].Spec.NodeName) {
+		return driver.CauseCordoned
+	}
+	return ""
+}
+
+// Leaving implements driver.Leaver.
+func (d *Driver) Leaving(ref driver.Ref) string {
+	s, _, err := d.running(ref)
+	if err != nil {
+		return ""
+	}
+	return d.leaves(s, d.verdict(s))
 }
 
 // doubt asks the API server of what isn't shown, and judges again.

@@ -319,20 +319,45 @@ func TestWhatWasNeverSeenIsNotLost(t *testing.T) {
 	}
 }
 
-// What is idle on a cordoned node can be put away before the node is drained.
-func TestCordonedNodeIsToldOf(t *testing.T) {
-	t.Parallel()
-	b := set(t)
-	node := b.cluster.Node(t)
-	c := b.claim("s-1")
+// claimOn is a claim of a session whose Pod runs on a node.
+func (b *bench) claimOn(session, node string) driver.Claim {
+	b.t.Helper()
+	c := b.claim(session)
 	pod := corev1.PodTemplateSpec{Spec: corev1.PodSpec{
 		ServiceAccountName: "default",
 		Containers:         []corev1.Container{{Name: podtemplate.AgentContainer, Image: "probe", Command: []string{"probeagent"}}},
 	}}
 	kubetest.OnNode(&pod.Spec, node)
 	raw, err := json.Marshal(pod)
-	must(t, err)
+	must(b.t, err)
 	c.Runtime.Revision, c.Runtime.Argv, c.Runtime.Pod = 3, nil, &driver.PodSpec{PodTemplate: raw}
+	return c
+}
+
+// What was warm on a node when it was cordoned still is handed out, and leaves it as well.
+func TestClaimOnACordonedNodeHasToLeave(t *testing.T) {
+	t.Parallel()
+	b := set(t)
+	node := b.cluster.Node(t)
+	c := b.claimOn("s-1", node)
+	must(t, b.EnsurePool(t.Context(), c.Runtime, 1))
+	b.poolReady(c.Runtime, 1)
+	b.cluster.Cordon(t, node, true)
+	drivertest.Eventually(t, "the driver sees it", func() bool { return b.cordoned(node) })
+	box := drivertest.Start(t, b, c)
+	if why := b.Leaving(c.Ref); box.Path != driver.PathWarm || why != driver.CauseCordoned {
+		t.Errorf("%s, leaving for %q", box.Path, why)
+	}
+	b.cluster.Cordon(t, node, false)
+	drivertest.Eventually(t, "it may stay", func() bool { return b.Leaving(c.Ref) == "" })
+}
+
+// What is idle on a cordoned node can be put away before the node is drained.
+func TestCordonedNodeIsToldOf(t *testing.T) {
+	t.Parallel()
+	b := set(t)
+	node := b.cluster.Node(t)
+	c := b.claimOn("s-1", node)
 	box := drivertest.Start(t, b, c)
 	b.cluster.Cordon(t, node, true)
 	want := driver.Event{Ref: c.Ref, SandboxUID: box.SandboxUID, PodUID: box.PodUID, Cause: driver.CauseCordoned, Draining: true}

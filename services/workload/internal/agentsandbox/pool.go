@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -80,35 +81,85 @@ func (d *Driver) EnsurePool(ctx context.Context, spec driver.RuntimeSpec, size i
 }
 
 // drain empties the pools of a runtime but one, or all, and removes those that no session
-// pins. Its sessions' Sandboxes don't need them.
+// pins, and templates whose pool is gone already.
 func (d *Driver) drain(ctx context.Context, spec driver.RuntimeSpec, but types.NamespacedName, all bool) error {
-	var errs []error
-	for _, o := range d.scopeOf(but.Namespace).pools.GetStore().List() {
-		pool, ok := o.(*extensionsv1beta1.SandboxWarmPool)
-		if !ok || pool.Namespace != but.Namespace || pool.Annotations[annRuntime] != spec.Name ||
-			pool.Labels[LabelRuntime] == "" || !all && pool.Name == but.Name || pool.DeletionTimestamp != nil {
-			continue
-		}
-		if len(indexed[extensionsv1beta1.SandboxClaim](d.scopeOf(but.Namespace).claims, byPool, keyOf(pool).String())) == 0 {
-			errs = append(errs, d.removePool(ctx, keyOf(pool)))
-			continue
-		}
+	s := d.scopeOf(but.Namespace)
+	theirs := func(o metav1.Object) bool {
+		return o.GetNamespace() == but.Namespace && o.GetAnnotations()[annRuntime] == spec.Name && o.GetLabels()[LabelRuntime] != "" &&
+			(all || o.GetName() != but.Name) && o.GetDeletionTimestamp() == nil
+	}
+	pinned := func(o metav1.Object) bool {
+		return len(indexed[extensionsv1beta1.SandboxClaim](s.claims, byPool, keyOf(o).String())) > 0
+	}
+	of := func(o metav1.Object) driver.RuntimeSpec {
 		old := spec
-		old.Revision, _ = strconv.ParseUint(pool.Annotations[annRevision], 10, 64)
-		errs = append(errs, d.applyPool(ctx, keyOf(pool), old, 0))
+		old.Revision, _ = strconv.ParseUint(o.GetAnnotations()[annRevision], 10, 64) // 0 is nobody's
+		return old
+	}
+	var errs []error
+	for _, o := range s.pools.GetStore().List() {
+		pool, ok := o.(*extensionsv1beta1.SandboxWarmPool)
+		switch {
+		case !ok || !theirs(pool):
+		case pinned(pool):
+			errs = append(errs, d.applyPool(ctx, keyOf(pool), of(pool), 0))
+		default:
+			errs = append(errs, d.retire(ctx, keyOf(pool), of(pool)))
+		}
+	}
+	for _, o := range s.templates.GetStore().List() {
+		template, ok := o.(*extensionsv1beta1.SandboxTemplate)
+		if ok && theirs(template) && !pinned(template) && found[extensionsv1beta1.SandboxWarmPool](s.pools, keyOf(template)) == nil &&
+			time.Since(template.CreationTimestamp.Time) > poolFollows {
+			errs = append(errs, d.retire(ctx, keyOf(template), of(template)))
+		}
 	}
 	return errors.Join(errs...)
+}
+
+// poolFollows is when a template has its pool at the latest: one without is left of a
+// removal that was cut off.
+const poolFollows = time.Minute
+
+// retire removes a pool that no session pins, as far as the informers show, and its
+// template. The template's network policy goes with it, also from under a Sandbox that was
+// just adopted: so no more are adopted first, and then the API server says who was.
+func (d *Driver) retire(ctx context.Context, key types.NamespacedName, spec driver.RuntimeSpec) error {
+	if err := d.deletePool(ctx, key); err != nil {
+		return err
+	}
+	claims, err := d.ext.ExtensionsV1beta1().SandboxClaims(key.Namespace).List(ctx, metav1.ListOptions{LabelSelector: LabelManaged + "=true"})
+	if err != nil {
+		return fmt.Errorf("claims of pool %s: %w", key, err)
+	}
+	for i := range claims.Items {
+		if claims.Items[i].Spec.WarmPoolRef.Name == key.Name {
+			return d.createPool(ctx, key, nobody, spec)
+		}
+	}
+	return d.removeTemplate(ctx, key)
 }
 
 // removePool deletes a pool, then its template: a claim that names the pool meanwhile
 // finds neither, and has both made again.
 func (d *Driver) removePool(ctx context.Context, key types.NamespacedName) error {
+	if err := d.deletePool(ctx, key); err != nil {
+		return err
+	}
+	return d.removeTemplate(ctx, key)
+}
+
+func (d *Driver) deletePool(ctx context.Context, key types.NamespacedName) error {
 	err := d.ext.ExtensionsV1beta1().SandboxWarmPools(key.Namespace).Delete(ctx, key.Name, metav1.DeleteOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("delete pool %s: %w", key, err)
 	}
+	return nil
+}
+
+func (d *Driver) removeTemplate(ctx context.Context, key types.NamespacedName) error {
 	d.pools.drop(key)
-	err = d.ext.ExtensionsV1beta1().SandboxTemplates(key.Namespace).Delete(ctx, key.Name, metav1.DeleteOptions{})
+	err := d.ext.ExtensionsV1beta1().SandboxTemplates(key.Namespace).Delete(ctx, key.Name, metav1.DeleteOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("delete template %s: %w", key, err)
 	}

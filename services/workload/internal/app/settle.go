@@ -352,7 +352,7 @@ func (a *App) verify(ctx context.Context, w want) error {
 	at, err := a.whereIs(ctx, w)
 	switch {
 	case err == nil && at.PodUID == w.podUID:
-		return nil
+		return a.leaving(ctx, w)
 	case err == nil:
 		err = fmt.Errorf("another incarnation runs: %s", at.PodUID)
 	case !isGone(err):
@@ -360,6 +360,22 @@ func (a *App) verify(ctx context.Context, w want) error {
 	}
 	a.cfg.Logger.LogAttrs(ctx, slog.LevelInfo, "sandbox is gone", slog.String("session", w.ref.Session), slog.Any("error", err))
 	return a.lost(ctx, w.ref, w.podUID, decider.CauseDied, a.keeps(ctx, w))
+}
+
+// leaving sees whether a sandbox that is ready has to leave its place: it may have been
+// told before the session was, when nobody could put it away.
+func (a *App) leaving(ctx context.Context, w want) error {
+	d, ok := a.driver.(driver.Leaver)
+	if !ok {
+		return nil
+	}
+	cause := d.Leaving(w.ref)
+	if cause == "" {
+		return nil
+	}
+	return a.step(ctx, w.ref.Tenant, w.ref.Session, "draining", decider.Draining(session.Draining{
+		Generation: w.ref.Generation, PodUID: w.podUID, Cause: cause,
+	}))
 }
 
 // whereIs locates a sandbox that is ready in the log.

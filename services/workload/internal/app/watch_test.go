@@ -378,3 +378,24 @@ func TestApplyRuntime(t *testing.T) {
 	w.settle() // the session that pinned it goes on
 	w.want(session.PhaseReady, 1)
 }
+
+// moving is a driver whose sandboxes have to leave their place, from the first on.
+type moving struct{ driver.Driver }
+
+func (moving) Leaving(driver.Ref) string { return driver.CauseCordoned }
+
+// A sandbox that had to leave its place before it was ready is to be put away as any other.
+func TestReadyWhereItCannotStay(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.app.UseDriver(moving{w.driver})
+	w.settle()
+	s := w.state()
+	if s.Workload.Status != session.WorkloadReady || s.Workload.DrainingAt.IsZero() {
+		t.Errorf("the sandbox is %s, draining since %v", s.Workload.Status, s.Workload.DrainingAt)
+	}
+	w.settle() // says it once
+	if again := w.state(); again.N != s.N {
+		t.Errorf("the log goes on from %d to %d", s.N, again.N)
+	}
+}

@@ -30,3 +30,10 @@ type Reminded interface {
 	// Remind says what the log has of a sandbox that is ready.
 	Remind(ref Ref, sandboxUID, podUID string)
 }
+
+// Leaver is a driver whose sandboxes may have to leave their place while they run. It
+// tells when that begins; of one that wasn't ready then it is asked.
+type Leaver interface {
+	// Leaving is why the incarnation that was handed out has to leave; "" where it hasn't.
+	Leaving(ref Ref) string
+}
