@@ -62,6 +62,7 @@ var (
 	_ driver.Explainer = (*Driver)(nil)
 	_ driver.Elected   = (*Driver)(nil)
 	_ driver.Keeper    = (*Driver)(nil)
+	_ driver.Upholder  = (*Driver)(nil)
 	_ driver.Leaver    = (*Driver)(nil)
 )
 

@@ -197,6 +197,9 @@ func (d *Driver) restart(ctx context.Context, c driver.Claim, s sight, was recor
 	if err := d.volumeThere(ctx, s, was); err != nil {
 		return driver.Sandbox{}, err
 	}
+	if err := d.uphold(ctx, c, s); err != nil {
+		return driver.Sandbox{}, err
+	}
 	d.stopwatch(s.claim.UID)
 	if err := d.mode(ctx, c.Ref, s.sandbox, agentsv1beta1.SandboxOperatingModeRunning, c.Intent, was.incarnation); err != nil {
 		return driver.Sandbox{}, err

@@ -352,6 +352,7 @@ func (a *App) verify(ctx context.Context, w want) error {
 	at, err := a.whereIs(ctx, w)
 	switch {
 	case err == nil && at.PodUID == w.podUID:
+		a.uphold(ctx, w)
 		return a.leaving(ctx, w)
 	case err == nil:
 		err = fmt.Errorf("another incarnation runs: %s", at.PodUID)
@@ -360,6 +361,22 @@ func (a *App) verify(ctx context.Context, w want) error {
 	}
 	a.cfg.Logger.LogAttrs(ctx, slog.LevelInfo, "sandbox is gone", slog.String("session", w.ref.Session), slog.Any("error", err))
 	return a.lost(ctx, w.ref, w.podUID, decider.CauseDied, a.keeps(ctx, w))
+}
+
+// uphold makes again what somebody removed from under a sandbox that is ready.
+func (a *App) uphold(ctx context.Context, w want) {
+	d, ok := a.driver.(driver.Upholder)
+	if !ok {
+		return
+	}
+	c, err := a.claimOf(ctx, w)
+	if err == nil {
+		err = d.Uphold(ctx, c)
+	}
+	if err != nil {
+		a.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "what a sandbox stands on isn't there, trying again",
+			slog.String("session", w.ref.Session), slog.Any("error", err))
+	}
 }
 
 // leaving sees whether a sandbox that is ready has to leave its place: it may have been

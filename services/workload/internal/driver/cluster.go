@@ -37,3 +37,10 @@ type Leaver interface {
 	// Leaving is why the incarnation that was handed out has to leave; "" where it hasn't.
 	Leaving(ref Ref) string
 }
+
+// Upholder is a driver whose sandboxes stand on something beside them, which somebody may
+// remove from under one that runs.
+type Upholder interface {
+	// Uphold makes it again where it is gone. c is as the sandbox was claimed.
+	Uphold(ctx context.Context, c Claim) error
+}
