@@ -121,3 +121,34 @@ func TestSweepIsNotHeldUp(t *testing.T) {
 		}
 	})
 }
+
+// upholder is a driver under whose sandboxes something may be removed.
+type upholder struct {
+	*scripted
+
+	upheld []driver.Claim
+	err    error
+}
+
+// Uphold implements driver.Upholder.
+func (u *upholder) Uphold(_ context.Context, c driver.Claim) error {
+	u.upheld = append(u.upheld, c)
+	return u.err
+}
+
+// Whenever a sandbox that is ready is looked at, what it stands on is seen to; that this
+// fails is no loss of it.
+func TestWhatIsReadyIsUpheld(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.settle()
+	d := &upholder{scripted: w.driver, err: context.DeadlineExceeded}
+	w.app.UseDriver(d)
+	w.settle()
+	if len(d.upheld) != 1 || d.upheld[0].Ref != ref || d.upheld[0].Runtime.Name != "default.shell" {
+		t.Errorf("upheld %+v", d.upheld)
+	}
+	if s := w.state().Workload.Status; s != session.WorkloadReady {
+		t.Errorf("it is %s", s)
+	}
+}
