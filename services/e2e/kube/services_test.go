@@ -67,7 +67,7 @@ func (in *installation) run(services ...string) {
 	in.url, in.agentsURL = "http://"+people.Addr().String(), "http://"+agents.Addr().String()
 	env := parts.Env{
 		Connect: in.nats.Connect, Pool: pool, Key: key,
-		Logger:     slog.New(slog.NewTextHandler(in.t.Output(), &slog.HandlerOptions{Level: slog.LevelInfo})),
+		Logger:     slog.New(slog.NewTextHandler(in.t.Output(), &slog.HandlerOptions{Level: level()})),
 		Kubernetes: &workload.Kubernetes{Rest: in.access, Cluster: in.told, AgentsURL: in.agentsURL, Replica: "in-process"},
 		Gateway:    parts.Gateway{Listener: people, Agents: agents, TokensFile: in.tokensFile(), Key: public},
 	}
