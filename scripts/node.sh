@@ -33,8 +33,7 @@ hierarchies() {
 		return
 	fi
 	for each in /sys/fs/cgroup/*/; do
-		# A unified hierarchy without controllers may stand beside the others.
-		[[ -f $each/cgroup.procs && ! -f $each/cgroup.controllers ]] && echo "${each%/}"
+		if [[ -f $each/cgroup.procs ]]; then echo "${each%/}"; fi
 	done
 }
 

@@ -70,6 +70,7 @@ func TestWarmAndCold(t *testing.T) {
 					t.Errorf("a Pod of before the session: %v", adopted)
 				}
 				w.end(s.ID)
+				nothingLeft(t, s.ID, pods[0].Name)
 			}
 			timed(name+": create → ready", ready)
 			timed(name+": create → the run is finished", answer)
@@ -110,7 +111,8 @@ func TestSuspendAndResume(t *testing.T) {
 }
 
 // nothingLeft wants neither claim, Sandbox, Pod nor volume of a session to be there.
-func nothingLeft(t *testing.T, id string) {
+// A warm Pod isn't named for its session: others are further names.
+func nothingLeft(t *testing.T, id string, others ...string) {
 	t.Helper()
 	ctx := bounded(t)
 	eventually(t, ctx, "nothing of the session is left", func() error {
@@ -120,7 +122,7 @@ func nothingLeft(t *testing.T, id string) {
 				return err
 			}
 			for _, name := range namesIn(list) {
-				if strings.Contains(name, id) {
+				if slices.ContainsFunc(append(others, id), func(of string) bool { return strings.Contains(name, of) }) {
 					left = append(left, fmt.Sprintf("%T %s", list, name))
 				}
 			}

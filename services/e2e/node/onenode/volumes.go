@@ -20,12 +20,12 @@ const provisioner = "holdfast.dev/node"
 // storage class, and removes both when the claim is gone. A `local` volume, and not a
 // hostPath: only of the former are files made a Pod's group's.
 func (n *Node) startVolumes(ctx context.Context) error {
-	whenUsed, remove := storagev1.VolumeBindingWaitForFirstConsumer, corev1.PersistentVolumeReclaimDelete
+	immediate, remove := storagev1.VolumeBindingImmediate, corev1.PersistentVolumeReclaimDelete
 	if err := n.Client.Create(ctx, &storagev1.StorageClass{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: StorageClass, Annotations: map[string]string{"storageclass.kubernetes.io/is-default-class": "true"},
 		},
-		Provisioner: provisioner, ReclaimPolicy: &remove, VolumeBindingMode: &whenUsed,
+		Provisioner: provisioner, ReclaimPolicy: &remove, VolumeBindingMode: &immediate,
 	}); err != nil {
 		return err
 	}
