@@ -21,8 +21,8 @@ func TestLife(t *testing.T) {
 		path   string
 		layers []string
 	}{
-		"warm": {1, "warm", []string{"bind", "claimed", "entrypoint", "sandbox"}},
-		"cold": {0, "cold", []string{"bind", "claimed", "entrypoint", "sandbox"}},
+		"warm": {1, "warm", []string{"address", "bind", "claimed", "entrypoint", "sandbox"}},
+		"cold": {0, "cold", []string{"address", "bind", "claimed", "entrypoint", "sandbox"}},
 	} {
 		in.shell(name, tc.pool)
 		s := in.CreateOf("alice", api.CreateSession{Runtime: name, Message: "echo kept > note"})

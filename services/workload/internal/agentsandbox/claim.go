@@ -21,8 +21,8 @@ import (
 // follow, which are the caller's to time.
 const (
 	layerClaimed = "claimed" // the claim has a Sandbox
+	layerAddress = "address" // its Pod has an address
 	layerSandbox = "sandbox" // the Sandbox is ready, or all of it but the agent
-	layerAddress = "address" // its Pod's address is known here
 )
 
 // Claim makes the sandbox of c.Ref or finds it again.

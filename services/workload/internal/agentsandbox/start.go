@@ -116,6 +116,9 @@ func (d *Driver) await(ctx context.Context, c driver.Claim, uid types.UID, was r
 		if s.sandbox != nil {
 			watch.lap(layerClaimed, time.Now())
 		}
+		if pod := s.pod(); pod != nil && pod.Status.PodIP != "" && incarnationOf(pod) != was.incarnation {
+			watch.lap(layerAddress, time.Now())
+		}
 		if s.bindable() && incarnationOf(s.pod()) != was.incarnation {
 			return true, nil
 		}

@@ -81,8 +81,8 @@ type Claim struct {
 	Epoch string `json:"epoch"`
 	// Runtime is the pinned revision to run.
 	Runtime RuntimeSpec `json:"runtime"`
-	// Until is when the cluster may remove the sandbox and its volume by itself, should
-	// nobody do it; zero is never. It is far behind the session's own end. See Backstop.
+	// Until is when the cluster may remove the sandbox by itself, should nobody do it;
+	// zero is never. It is far behind the session's own end. See Backstop.
 	Until time.Time `json:"until,omitzero"`
 }
 
