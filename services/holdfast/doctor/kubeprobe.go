@@ -158,27 +158,32 @@ func (k *kube) look(ctx context.Context, namespace, class string, targets []sand
 	return report, nil
 }
 
-// make makes template, empty pool and claim: a cold start, as that of any session whose
-// pool is empty.
+// make makes a claim, and the template and the empty pool that it names: a cold start, as
+// that of any session whose pool is empty. The claim owns them, so that they go with it
+// where a doctor who was killed left all three.
 func (k *kube) make(ctx context.Context, namespace, name, class, question string) error {
 	client := k.sandboxes.ExtensionsV1beta1()
 	meta := metav1.ObjectMeta{Name: name, Namespace: namespace, Annotations: map[string]string{probeLabel: name}}
+	gone := metav1.NewTime(time.Now().Add(probeGone))
+	claim := &extensionsv1beta1.SandboxClaim{ObjectMeta: meta}
+	claim.Spec.WarmPoolRef.Name = name
+	claim.Spec.Lifecycle = &extensionsv1beta1.Lifecycle{ShutdownTime: &gone, ShutdownPolicy: extensionsv1beta1.ShutdownPolicyDelete}
+	claim, err := client.SandboxClaims(namespace).Create(ctx, claim, metav1.CreateOptions{})
+	if err != nil {
+		return fmt.Errorf("make a SandboxClaim: %w", err)
+	}
+	meta.OwnerReferences = []metav1.OwnerReference{{
+		APIVersion: extensionsv1beta1.GroupVersion.String(), Kind: "SandboxClaim", Name: claim.Name, UID: claim.UID,
+	}}
 	template := &extensionsv1beta1.SandboxTemplate{ObjectMeta: meta, Spec: k.blueprint(name, class, question)}
 	if _, err := client.SandboxTemplates(namespace).Create(ctx, template, metav1.CreateOptions{}); err != nil {
 		return fmt.Errorf("make a SandboxTemplate: %w", err)
 	}
 	none := int32(0)
-	pool := &extensionsv1beta1.SandboxWarmPool{ObjectMeta: meta}
+	pool := &extensionsv1beta1.SandboxWarmPool{ObjectMeta: meta} // the last: agent-sandbox looks at the claim again for it
 	pool.Spec.Replicas, pool.Spec.TemplateRef.Name = &none, name
 	if _, err := client.SandboxWarmPools(namespace).Create(ctx, pool, metav1.CreateOptions{}); err != nil {
 		return fmt.Errorf("make a SandboxWarmPool: %w", err)
-	}
-	gone := metav1.NewTime(time.Now().Add(probeGone))
-	claim := &extensionsv1beta1.SandboxClaim{ObjectMeta: meta}
-	claim.Spec.WarmPoolRef.Name = name
-	claim.Spec.Lifecycle = &extensionsv1beta1.Lifecycle{ShutdownTime: &gone, ShutdownPolicy: extensionsv1beta1.ShutdownPolicyDelete}
-	if _, err := client.SandboxClaims(namespace).Create(ctx, claim, metav1.CreateOptions{}); err != nil {
-		return fmt.Errorf("make a SandboxClaim: %w", err)
 	}
 	return nil
 }
