@@ -28,7 +28,8 @@
 // # Volumes
 //
 // A session's volume is the PersistentVolumeClaim of its first Sandbox. The namespace is
-// made its second owner, so that it outlives that Sandbox, however that ends. agent-sandbox
-// gives a Sandbox no volume of another, so a later generation has a template and a pool of
-// no replicas of its own, which name the volume; both are removed with the claim.
+// made its second owner before the session is ready, so that it outlives that Sandbox,
+// however that ends. agent-sandbox gives a Sandbox no volume of another, so a later
+// generation has a template and a pool of no replicas of its own, which name the volume;
+// both are removed with the claim.
 package agentsandbox

@@ -272,8 +272,8 @@ func (d *Driver) Bind(ctx context.Context, ref driver.Ref, bind string) (sandbox
 	return driver.Bind(ctx, at.URL, bind)
 }
 
-// Ready waits until the sandbox's entrypoint answers. Its end is the kubelet's to know:
-// sandboxd is in another container.
+// Ready waits until the sandbox's entrypoint answers, and its volume would outlive it. The
+// entrypoint's end is the kubelet's to know: sandboxd is in another container.
 func (d *Driver) Ready(ctx context.Context, ref driver.Ref) (sandboxapi.Health, error) {
 	at, err := d.Locate(ctx, ref)
 	if err != nil {
@@ -303,6 +303,9 @@ func (d *Driver) Ready(ctx context.Context, ref driver.Ref) (sandboxapi.Health, 
 		}
 	}()
 	health, err := driver.Ready(ctx, at.URL)
+	if err == nil {
+		err = d.lasting(ctx, ref, key)
+	}
 	if cause := context.Cause(ctx); err != nil && errors.Is(cause, driver.ErrEntrypoint) {
 		err = cause
 	}

@@ -77,7 +77,6 @@ func TestDeletedSandboxIsLostThoughASpareTakesItsPlace(t *testing.T) {
 	if said, code := drivertest.Shell(t, b, c.Ref, "echo kept > file"); code != 0 {
 		t.Fatal(said)
 	}
-	b.keptBy(c.Ref)
 	name := b.pod(c.Ref).Name
 	must(t, b.sandboxes.AgentsV1beta1().Sandboxes(b.ns).Delete(t.Context(), name, metav1.DeleteOptions{}))
 	b.lost(box, driver.CauseSandboxDeleted)

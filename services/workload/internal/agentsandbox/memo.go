@@ -118,6 +118,7 @@ func (d *Driver) writeDown(ctx context.Context, key types.NamespacedName) error 
 				m.handed.volume = volume
 			}
 		})
+		d.notices.tell(key)
 	}
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
 		"uid": s.claim.UID, "resourceVersion": s.claim.ResourceVersion, "annotations": was.annotations(s.claim.UID),

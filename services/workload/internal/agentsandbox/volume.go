@@ -35,6 +35,19 @@ func (d *Driver) keepVolume(ctx context.Context, ref driver.Ref, s sight) (types
 	return d.mark(ctx, ref, s, nil)
 }
 
+// lasting waits until a session's volume is the session's: a Sandbox that goes before
+// takes it along, and so the session isn't ready before.
+func (d *Driver) lasting(ctx context.Context, ref driver.Ref, key types.NamespacedName) error {
+	_, err := d.wait(ctx, key, func(s sight) (bool, error) {
+		if s.claim == nil {
+			return false, notFound(ref)
+		}
+		_, was := d.memos.of(s.claim)
+		return s.claim.Annotations[annVolume] != "true" || was.volume != "", nil
+	})
+	return err
+}
+
 // leaveVolume is keepVolume for one whose claim is about to go.
 func (d *Driver) leaveVolume(ctx context.Context, ref driver.Ref, s sight) error {
 	_, err := d.mark(ctx, ref, s, map[string]string{annKept: strconv.FormatUint(ref.Generation, 10)})
