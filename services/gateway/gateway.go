@@ -45,6 +45,7 @@ import (
 	"github.com/holdfast-io/holdfast/services/gateway/internal/rest"
 	"github.com/holdfast-io/holdfast/services/internal/brake"
 	"github.com/holdfast-io/holdfast/services/internal/command"
+	"github.com/holdfast-io/holdfast/services/internal/connlimit"
 	"github.com/holdfast-io/holdfast/services/internal/sandboxtoken"
 )
 
@@ -110,6 +111,10 @@ func (c Config) Validate() error {
 
 // Limits of the servers.
 const (
+	// maxAgentConns are open at a time from one address. An agent in a Pod can reach the
+	// agents' listener without its sandboxd, and is to take no room from others. A host, or
+	// a node that hides its Pods' addresses, has the sandboxes of all its sessions behind it.
+	maxAgentConns  = 2048
 	headerTimeout  = 10 * time.Second
 	idleTimeout    = 2 * time.Minute
 	maxHeaderBytes = 64 << 10
@@ -196,7 +201,8 @@ func (g *Gateway) NewCode(name string) string { return g.auth.NewCode(name) }
 // returns when both listeners are closed and nothing runs any more.
 func (g *Gateway) Run(ctx context.Context) error {
 	servers := []*http.Server{g.server(g.public), g.server(g.agents)}
-	listeners := []net.Listener{g.cfg.Listener, g.cfg.AgentListener}
+	agents := connlimit.New(g.cfg.AgentListener, maxAgentConns, connlimit.ByAddress)
+	listeners := []net.Listener{g.cfg.Listener, agents}
 	tasks, ctx := errgroup.WithContext(ctx)
 	for i, s := range servers {
 		tasks.Go(func() error {

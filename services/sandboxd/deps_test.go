@@ -13,6 +13,7 @@ var allowedImports = []string{
 	"github.com/holdfast-io/holdfast/services/internal/sandboxapi",
 	"github.com/holdfast-io/holdfast/services/internal/sandboxtoken", // verifies who calls
 	"github.com/holdfast-io/holdfast/services/internal/bind",         // verifies whose it is
+	"github.com/holdfast-io/holdfast/services/internal/connlimit",
 	"github.com/golang-jwt/jwt/v5",
 	"github.com/holdfast-io/holdfast/services/internal/sandboxprobe",
 	"golang.org/x/sys/",

@@ -1,7 +1,6 @@
 package sidecar
 
 import (
-	"errors"
 	"net"
 	"net/netip"
 	"sync"
@@ -28,57 +27,12 @@ func withinPod(remote string, local net.Addr) bool {
 	return err == nil && to.Addr().Unmap() == from.Addr().Unmap()
 }
 
-// bounded is a listener that drops connections over maxConns at once.
-type bounded struct {
-	net.Listener
-
-	inside, outside chan struct{}
-}
-
-func newBounded(l net.Listener, most int) *bounded {
-	return &bounded{Listener: l, inside: make(chan struct{}, most), outside: make(chan struct{}, most)}
-}
-
-// Accept implements [net.Listener].
-func (b *bounded) Accept() (net.Conn, error) {
-	for {
-		conn, err := b.Listener.Accept()
-		if err != nil {
-			return nil, err
-		}
-		slots := b.outside
-		if withinPod(conn.RemoteAddr().String(), conn.LocalAddr()) {
-			slots = b.inside
-		}
-		select {
-		case slots <- struct{}{}:
-			return &counted{Conn: conn, leave: sync.OnceFunc(func() { <-slots })}, nil
-		default:
-			_ = conn.Close() // its end says all
-		}
+// side is where a connection comes from: the agent takes no room from others.
+func side(c net.Conn) string {
+	if withinPod(c.RemoteAddr().String(), c.LocalAddr()) {
+		return "inside"
 	}
-}
-
-// counted is a connection that counts until it is closed.
-type counted struct {
-	net.Conn
-
-	leave func()
-}
-
-// Close implements [net.Conn].
-func (c *counted) Close() error {
-	c.leave()
-	return c.Conn.Close()
-}
-
-// CloseWrite ends one direction, where a connection can.
-func (c *counted) CloseWrite() error {
-	half, ok := c.Conn.(interface{ CloseWrite() error })
-	if !ok {
-		return errors.ErrUnsupported
-	}
-	return half.CloseWrite()
+	return "outside"
 }
 
 // admitted is a listener whose connections were admitted by a CONNECT on another.

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/holdfast-io/holdfast/services/internal/connlimit"
 	"github.com/holdfast-io/holdfast/services/internal/sandboxtoken"
 	"github.com/holdfast-io/holdfast/services/sandboxd/internal/supervise"
 )
@@ -61,7 +62,7 @@ func run(cfg config, log *slog.Logger, terminate <-chan os.Signal) error {
 	}
 	gate := newGate(sandbox, verifier, listener.Addr(), log)
 	sandbox.Serve(gate.admitted, sandbox.API(), 0)
-	sandbox.Serve(newBounded(listener, maxConns), gate, maxHeader)
+	sandbox.Serve(connlimit.New(listener, maxConns, side), gate, maxHeader)
 	log.Info("sandboxd waits for its bind", "addr", listener.Addr().String(), "relay", relay.Addr().String())
 	<-terminate
 	return sandbox.Stop(stopGrace)

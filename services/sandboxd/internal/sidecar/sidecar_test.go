@@ -7,9 +7,7 @@ import (
 	"maps"
 	"net"
 	"strings"
-	"syscall"
 	"testing"
-	"time"
 
 	"github.com/holdfast-io/holdfast/services/internal/sandboxapi"
 	"github.com/holdfast-io/holdfast/services/sandboxd/internal/supervise"
@@ -81,56 +79,6 @@ func TestWithinPod(t *testing.T) {
 		if got := withinPod(test.from, test.to); got != test.want {
 			t.Errorf("from %s to %v: %v", test.from, test.to, got)
 		}
-	}
-}
-
-// TestConnectionsAreBounded: one too many is dropped, and makes room when it ends.
-func TestConnectionsAreBounded(t *testing.T) {
-	t.Parallel()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	b := newBounded(l, 2)
-	accepted := make(chan net.Conn)
-	go func() {
-		defer close(accepted)
-		for {
-			conn, err := b.Accept()
-			if err != nil {
-				return
-			}
-			accepted <- conn
-		}
-	}()
-	dial := func() net.Conn {
-		t.Helper()
-		conn, err := net.Dial("tcp", l.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = conn.Close() })
-		return conn
-	}
-	dial()
-	first := <-accepted
-	dial()
-	second := <-accepted
-	third := dial()
-	if err := third.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := third.Read(make([]byte, 1)); !errors.Is(err, io.EOF) && !errors.Is(err, syscall.ECONNRESET) {
-		t.Errorf("one too many: %v", err)
-	}
-	for range 2 { // closing twice makes room once
-		_ = first.Close()
-	}
-	dial()
-	fourth := <-accepted
-	_, _, _ = second.Close(), fourth.Close(), l.Close()
-	if _, open := <-accepted; open {
-		t.Error("accepted after the end")
 	}
 }
 
