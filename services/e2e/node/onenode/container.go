@@ -4,10 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os/exec"
-	"strings"
-
-	nodev1 "k8s.io/api/node/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 func (n *Node) containerdSocket() string { return n.path("containerd", "containerd.sock") }
@@ -15,10 +11,6 @@ func (n *Node) containerdSocket() string { return n.path("containerd", "containe
 // startContainerd runs containerd on folders of its own. A root without
 // CAP_SYS_RESOURCE can't lower a process's OOM score, hence restrict_oom_score_adj.
 func (n *Node) startContainerd(ctx context.Context) error {
-	var classes strings.Builder
-	for name, shim := range n.options.RuntimeClasses {
-		fmt.Fprintf(&classes, "[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.%s]\n  runtime_type = 'io.containerd.%s.v1'\n", name, shim)
-	}
 	config, err := n.write("containerd.toml", fmt.Sprintf(`version = 3
 root = '%[1]s/containerd/root'
 state = '%[1]s/containerd/state'
@@ -46,7 +38,7 @@ disabled_plugins = ['io.containerd.tracing.processor.v1.otlp', 'io.containerd.in
 [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc.options]
   BinaryName = '%[4]s/runc'
   SystemdCgroup = false
-%[5]s`, n.root, n.containerdSocket(), pauseImage, n.parts, classes.String()))
+`, n.root, n.containerdSocket(), pauseImage, n.parts))
 	if err != nil {
 		return err
 	}
@@ -80,14 +72,4 @@ func (n *Node) writeCNI() error {
 // loadPause makes the image that every Pod's namespaces are held by.
 func (n *Node) loadPause(ctx context.Context) error {
 	return n.Load(ctx, Image{Name: pauseImage, Shell: true, Entrypoint: []string{"/bin/sleep", "2147483647"}})
-}
-
-// classes makes the RuntimeClasses.
-func (n *Node) classes(ctx context.Context) error {
-	for name := range n.options.RuntimeClasses {
-		if err := n.Client.Create(ctx, &nodev1.RuntimeClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Handler: name}); err != nil {
-			return fmt.Errorf("runtime class %s: %w", name, err)
-		}
-	}
-	return nil
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"time"
 
@@ -18,9 +17,6 @@ import (
 
 // Options are what a test may want besides.
 type Options struct {
-	// RuntimeClasses are further ways to run containers: the name of the class and the
-	// shim's, which is a part, as in {"gvisor": "runsc"}.
-	RuntimeClasses map[string]string
 	// NetworkPolicies has them enforced.
 	NetworkPolicies bool
 }
@@ -82,9 +78,6 @@ func (n *Node) start(ctx context.Context) (err error) {
 		}
 	}
 	n.ReadyAfter = time.Since(began)
-	if err := n.classes(ctx); err != nil {
-		return err
-	}
 	if n.options.NetworkPolicies {
 		return n.enforce(ctx)
 	}
@@ -146,9 +139,6 @@ func (n *Node) ready(ctx context.Context) error {
 		return n.Client.Get(ctx, client.ObjectKey{Namespace: metav1.NamespaceDefault, Name: "default"}, &corev1.ServiceAccount{})
 	})
 }
-
-// Logs are the files that the parts write to.
-func (n *Node) Logs() string { return filepath.Join(n.root, "log") }
 
 // Stop deletes nothing: it ends the parts, last started first. Pods are processes of
 // the namespace, and end with it.
