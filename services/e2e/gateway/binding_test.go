@@ -7,6 +7,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -381,4 +382,30 @@ func TestNoPods(t *testing.T) {
 	if !slices.Contains(got.header.Values("Content-Type"), api.ProblemContentType) {
 		t.Errorf("headers: %v", got.header)
 	}
+}
+
+// An agent in a Pod may open what it likes at the agents' listener: it is dropped there,
+// and others are heard.
+func TestPodOpensTooMuch(t *testing.T) {
+	t.Parallel()
+	const most = 2048 // gateway's maxAgentConns
+	p := startPods(t)
+	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}}
+	var last net.Conn
+	for range most + 1 {
+		conn, err := dialer.DialContext(t.Context(), "tcp", strings.TrimPrefix(p.agents, "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = conn.Close() }()
+		last = conn
+	}
+	if err := last.SetReadDeadline(time.Now().Add(5 * time.Second)); err != nil { // sooner than a silent one is dropped
+		t.Fatal(err)
+	}
+	if _, err := last.Read(make([]byte, 1)); !errors.Is(err, io.EOF) && !errors.Is(err, syscall.ECONNRESET) {
+		t.Errorf("one too many: %v", err)
+	}
+	_, signed := p.claimed(podUID)
+	p.ask(podToken, "POST", "/v1/agent/bind", api.BindPresented{Bind: signed}).want(200)
 }
