@@ -69,6 +69,9 @@ func (d *Driver) judge(s sight) {
 // warn tells of an incarnation that has to leave its place, once for each reason.
 func (d *Driver) warn(ref driver.Ref, s sight, v verdict) {
 	why := d.leaves(s, v)
+	if v.state == driver.StateRunning && len(s.pods) == 1 && s.pods[0].DeletionTimestamp != nil {
+		d.writes.AddAfter(keyOf(s.claim), time.Until(goneAt(s.pods[0]))+time.Millisecond) // judged again then
+	}
 	m, _ := d.memos.of(s.claim)
 	if why == "" || m.warned == v.incarnation && m.why == why {
 		return

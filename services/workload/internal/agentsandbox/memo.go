@@ -93,7 +93,8 @@ func (d *Driver) write() {
 	}
 }
 
-// writeDown puts a claim's record on it, and makes its volume outlive its Sandbox.
+// writeDown judges a claim again, puts its record on it, and makes its volume outlive its
+// Sandbox.
 func (d *Driver) writeDown(ctx context.Context, key types.NamespacedName) error {
 	s := d.sight(key)
 	if s.claim == nil || s.claim.DeletionTimestamp != nil {
@@ -102,6 +103,7 @@ func (d *Driver) writeDown(ctx context.Context, key types.NamespacedName) error 
 	if err := d.doubt(ctx, s); err != nil {
 		return err
 	}
+	d.judge(s)
 	ref, ours := d.ours(s.claim)
 	m, was := d.memos.of(s.claim)
 	if !ours || m.handed == (record{}) || was != m.handed {

@@ -3,6 +3,7 @@ package agentsandbox
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -183,6 +184,15 @@ func over(pod *corev1.Pod) bool {
 	return false
 }
 
+// nodeSilent is how long after its grace a Pod that was asked to go may still be there:
+// then nobody on its node tells any more how it is, and it isn't waited for.
+const nodeSilent = 30 * time.Second
+
+// goneAt is when a Pod that was asked to go is taken for over, whatever its node says.
+func goneAt(pod *corev1.Pod) time.Time {
+	return pod.DeletionTimestamp.Add(nodeSilent) // which is when its grace is over
+}
+
 // endOf says why a Pod is over; "" while it isn't. One that was asked to go runs until its
 // grace is over: what is under way in it may end well.
 func endOf(pod *corev1.Pod) string {
@@ -195,7 +205,7 @@ func endOf(pod *corev1.Pod) string {
 		return driver.CausePodFailed
 	case pod.Status.Phase == corev1.PodSucceeded:
 		return driver.CausePodEnded
-	case pod.DeletionTimestamp != nil && over(pod):
+	case pod.DeletionTimestamp != nil && (over(pod) || time.Now().After(goneAt(pod))):
 		return leaving(pod)
 	}
 	return ""
