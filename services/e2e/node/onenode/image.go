@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path"
@@ -116,9 +117,7 @@ func (i Image) write(w io.Writer, l layout) error {
 // layer is the image's file system.
 func (i Image) layer(l layout) ([]byte, error) {
 	files := map[string]string{}
-	for inside, outside := range i.Files {
-		files[inside] = outside
-	}
+	maps.Copy(files, i.Files)
 	if i.Shell {
 		files["/bin/busybox"] = l.part("busybox")
 	}
