@@ -3,6 +3,7 @@ package agentsandbox
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strconv"
 
@@ -134,14 +135,16 @@ func (d *Driver) Release(ctx context.Context, ref driver.Ref, intent uint64, kee
 	}
 	defer unlock()
 	claim, err := d.admit(ctx, key, ref, intent)
-	if err != nil {
+	foreign := errors.Is(err, driver.ErrForeign)
+	if err != nil && !foreign {
 		return err
 	}
+	stays := err // somebody else's; ours is gone, but for what is beside it
 	others := false
 	for _, other := range d.claimsOf(key.Namespace, ref.Key()) {
 		others = others || other.Name != key.Name
 	}
-	if claim != nil {
+	if claim != nil && !foreign {
 		s := d.sight(key)
 		s.claim = claim
 		if err := d.remove(ctx, ref, s, intent, keepWorkspace || others); err != nil {
@@ -155,12 +158,12 @@ func (d *Driver) Release(ctx context.Context, ref driver.Ref, intent uint64, kee
 	}
 	d.released.Add(ref.Key(), intent)
 	if keepWorkspace || others {
-		return nil
+		return stays
 	}
 	if err := d.removeVolumes(ctx, key.Namespace, ref.Key()); err != nil {
 		return fmt.Errorf("release session %s: %w", ref.Session, err)
 	}
-	return nil
+	return stays
 }
 
 // remove deletes a claim and waits until it and all that it owns is gone: the Pod too, by

@@ -112,7 +112,19 @@ func (a *App) act(ctx context.Context, w want) (again bool, err error) {
 // clear ends what may still run of a lost generation (a resume that came to
 // nothing) and removes what it left, but the workspace.
 func (a *App) clear(ctx context.Context, w want) error {
-	return a.awhile(ctx, func(ctx context.Context) error { return a.driver.Release(ctx, w.ref, w.intent, true) })
+	return a.awhile(ctx, func(ctx context.Context) error { return a.letGo(ctx, w, true) })
+}
+
+// letGo removes what is left of a session's sandbox. What somebody else has under its name
+// isn't, and stays.
+func (a *App) letGo(ctx context.Context, w want, keep bool) error {
+	err := a.driver.Release(ctx, w.ref, w.intent, keep)
+	if errors.Is(err, driver.ErrForeign) {
+		a.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "what has the sandbox's name is somebody else's and stays",
+			slog.String("session", w.ref.Session), slog.Uint64("generation", w.ref.Generation))
+		return nil
+	}
+	return err
 }
 
 // awhile has the driver end something. In a cluster that takes as long as the Pod's grace,
@@ -133,7 +145,7 @@ func (a *App) awhile(ctx context.Context, end func(context.Context) error) error
 // release removes what is left of an ending session, all but the workspace of one that
 // keeps it.
 func (a *App) release(ctx context.Context, w want) error {
-	end := func(ctx context.Context) error { return a.driver.Release(ctx, w.ref, w.intent, w.keep) }
+	end := func(ctx context.Context) error { return a.letGo(ctx, w, w.keep) }
 	if err := a.awhile(ctx, end); err != nil {
 		return err
 	}
