@@ -93,7 +93,7 @@ func Command(o *cli.Options) *cobra.Command {
 }
 
 // examine looks at what the flags name.
-func (f kubeFlags) examine(ctx context.Context, o *cli.Options) []Finding {
+func (f *kubeFlags) examine(ctx context.Context, o *cli.Options) []Finding {
 	bounded, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	if f.on {

@@ -108,7 +108,7 @@ func newKube(cfg *rest.Config, as string, file clusterfile.File) (*kube, error) 
 }
 
 // examineKube looks at a cluster, and with probe tries it out.
-func examineKube(ctx context.Context, f kubeFlags) []Finding {
+func examineKube(ctx context.Context, f *kubeFlags) []Finding {
 	f.file = cmp.Or(f.file, os.Getenv(clusterfile.EnvFile))
 	k, bad := f.open()
 	if bad != nil {

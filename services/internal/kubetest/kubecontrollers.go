@@ -26,13 +26,14 @@ func (c *Cluster) startKubeControllers(assets, kubeconfig, dir string) error {
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("kube-controllers: %w", err)
 	}
-	exited := make(chan error, 1)
-	go func() { exited <- cmd.Wait() }()
+	exited := make(chan struct{})
+	var ending error // once it has exited
+	go func() { defer close(exited); ending = cmd.Wait() }()
 	c.stops = append(c.stops, func() error {
 		select {
-		case err := <-exited:
+		case <-exited:
 			text, _ := os.ReadFile(path)
-			return errors.Join(fmt.Errorf("kube-controllers ended before the tests: %w", err), errors.New(string(text)))
+			return errors.Join(fmt.Errorf("kube-controllers ended before the tests: %w", ending), errors.New(string(text)))
 		default:
 		}
 		_ = cmd.Process.Signal(syscall.SIGTERM) // it may be ending

@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 	case "serve":
 		serve()
 	case "fail":
-		fmt.Println("there is nothing to do")
+		fmt.Fprintln(os.Stdout, "there is nothing to do")
 		os.Exit(3)
 	case "once":
 		os.Exit(0)
@@ -56,7 +56,7 @@ func serve() {
 		_, _ = w.Write(text)
 	})
 	if err := http.ListenAndServe(os.Getenv("LISTEN"), mux); err != nil {
-		fmt.Println(err)
+		fmt.Fprintln(os.Stdout, err)
 		os.Exit(1)
 	}
 }

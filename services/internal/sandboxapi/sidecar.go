@@ -32,7 +32,7 @@ const (
 
 // Defaults of the environment.
 const (
-	DefaultTokenFile = "/var/run/secrets/holdfast/token" //nolint:gosec // a file's name
+	DefaultTokenFile = "/var/run/secrets/holdfast/token"
 	DefaultListen    = ":7778"
 	DefaultRelay     = "127.0.0.1:7777"
 	DefaultExecPort  = 7779

@@ -29,7 +29,7 @@ func Once(ctx context.Context, agent Agent, input json.RawMessage, maxEvent int,
 	to := &told{tell: tell}
 	t := newTurn(req, parsed, to, maxEvent, maxRun)
 	err = t.close(agent.Converse(ctx, t))
-	last, _, _, _ := t.conclude(err, context.Cause(ctx))
+	last, _, _, _ := t.conclude(err, context.Cause(ctx)) //nolint:dogsled // what else it says is in the events
 	_, err = to.Append(last...)
 	return err
 }

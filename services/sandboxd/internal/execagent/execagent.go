@@ -114,7 +114,9 @@ func run(argv []string, addr string, log *slog.Logger) error {
 	if server.Shutdown(bounded) != nil {
 		err = server.Close()
 	}
-	<-ended // that it was shut down
+	if served := <-ended; !errors.Is(served, http.ErrServerClosed) {
+		err = errors.Join(err, served)
+	}
 	return err
 }
 

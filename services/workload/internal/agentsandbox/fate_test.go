@@ -83,7 +83,7 @@ func TestBackstop(t *testing.T) {
 	c := b.claim("s-1")
 	c.Runtime.HasVolume = true
 	c.Until = time.Now().Add(time.Hour)
-	box := drivertest.Start(t, b, c)
+	drivertest.Start(t, b, c)
 	b.keptBy(c.Ref)
 	key := mustKey(t, b, c.Ref)
 	ends := func(at time.Time) {
@@ -103,7 +103,7 @@ func TestBackstop(t *testing.T) {
 	must(t, b.Suspend(b.within(), c.Ref, 6))
 	ends(later)
 	c.Intent = 7 // its Until is that of before: nothing moves back
-	box = drivertest.Restart(t, b, c)
+	box := drivertest.Restart(t, b, c)
 	ends(later)
 
 	_, err := b.ext.ExtensionsV1beta1().SandboxClaims(b.ns).Patch(t.Context(), key.Name, types.MergePatchType,

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"maps"
 	"slices"
 	"testing"
 
@@ -165,12 +166,8 @@ func TestForeignObjectsAreNotKept(t *testing.T) {
 // copied is what a person copies of an object.
 func copied(o metav1.Object, name string) metav1.ObjectMeta {
 	m := metav1.ObjectMeta{Name: name, Namespace: o.GetNamespace(), Labels: map[string]string{}, Annotations: map[string]string{}}
-	for k, v := range o.GetLabels() {
-		m.Labels[k] = v
-	}
-	for k, v := range o.GetAnnotations() {
-		m.Annotations[k] = v
-	}
+	maps.Copy(m.Labels, o.GetLabels())
+	maps.Copy(m.Annotations, o.GetAnnotations())
 	return m
 }
 

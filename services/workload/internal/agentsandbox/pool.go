@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"sync"
@@ -266,9 +267,7 @@ func (d *Driver) blueprint(spec driver.RuntimeSpec) (podtemplate.Blueprint, erro
 		return podtemplate.Blueprint{}, fmt.Errorf("runtime %s, revision %d: %w", spec.Name, spec.Revision, err)
 	}
 	labels := map[string]string{LabelManaged: "true", LabelRuntime: labelled(spec.Name)}
-	for k, v := range b.Spec.PodTemplate.ObjectMeta.Labels {
-		labels[k] = v
-	}
+	maps.Copy(labels, b.Spec.PodTemplate.ObjectMeta.Labels)
 	b.Spec.PodTemplate.ObjectMeta.Labels = labels
 	return b, nil
 }

@@ -214,7 +214,7 @@ func (d *Driver) restart(ctx context.Context, c driver.Claim, s sight, was recor
 func (d *Driver) Explain(ctx context.Context, ref driver.Ref) *driver.StartError {
 	key, err := d.keyFor(ref)
 	if err != nil {
-		return nil
+		return nil //nolint:nilerr // nothing is known of what can't be
 	}
 	s := d.sight(key)
 	if s.claim == nil {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"strconv"
 	"sync"
 
@@ -81,9 +82,7 @@ func (d *Driver) mark(ctx context.Context, ref driver.Ref, s sight, annotations 
 			owners = append(owners, owner)
 		}
 		said := map[string]string{annTenant: ref.Tenant, annSession: ref.Session, annEpoch: s.claim.Annotations[annEpoch]}
-		for k, v := range annotations {
-			said[k] = v
-		}
+		maps.Copy(said, annotations)
 		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
 			"uid": volume.UID, "resourceVersion": volume.ResourceVersion,
 			"labels": sessionLabels(ref.Key()), "annotations": said, "ownerReferences": owners,

@@ -49,7 +49,7 @@ func Build(spec driver.RuntimeSpec, o Options) (Blueprint, error) {
 	installs := needsSandboxd(spec)
 	dress(&template.Spec.Containers[at], at, spec, installs, &wrong)
 	addOurs(&template.Spec, spec, b.Isolation, installs, o)
-	restrict(&template.Spec, o, &wrong)
+	restrict(&template.Spec, &wrong)
 	if err := wrong.err(); err != nil {
 		return Blueprint{}, err
 	}

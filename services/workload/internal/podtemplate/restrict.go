@@ -40,7 +40,7 @@ func unset[T any](to **T, value *T) {
 // restrict gives the Pod and each of its containers the restricted context, and refuses
 // what asks for more, by Kubernetes' own checks of the level "restricted". That includes
 // the containers of ours.
-func restrict(pod *corev1.PodSpec, o Options, wrong *refusals) {
+func restrict(pod *corev1.PodSpec, wrong *refusals) {
 	if pod.SecurityContext == nil {
 		pod.SecurityContext = &corev1.PodSecurityContext{}
 	}
