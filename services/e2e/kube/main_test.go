@@ -13,7 +13,9 @@ import (
 func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(tidy{kubetest.Main(pgtest.Main(m))},
 		// klog flushes its files for ever.
-		goleak.IgnoreTopFunction("k8s.io/klog/v2.(*flushDaemon).run.func1"))
+		goleak.IgnoreTopFunction("k8s.io/klog/v2.(*flushDaemon).run.func1"),
+		// A queue of controller-runtime that is shut down while it hands something out waits for ever.
+		goleak.IgnoreTopFunction("sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue.(*priorityqueue[...]).handleReadyItems.func1.1"))
 }
 
 // tidy closes the connections that HTTP clients keep, which are no leak.
