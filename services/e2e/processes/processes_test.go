@@ -1,6 +1,7 @@
 package processes_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -85,8 +86,28 @@ func install(t *testing.T, replicas int) *installation {
 		in.awaitReady(i)
 	}
 	in.cli("policy", "apply", "-f", "../../holdfast/dev/policy.yaml")
-	in.cli("runtime", "apply", "-f", "../../holdfast/dev/shell.yaml")
+	in.cli("runtime", "apply", "-f", in.runtime())
 	return in
+}
+
+// runtime is dev's shell with a shorter idle time: a gateway that is killed while
+// somebody calls into a sandbox leaves the session in use for a quarter of it, in which
+// nothing can suspend it.
+func (in *installation) runtime() string {
+	in.t.Helper()
+	raw, err := os.ReadFile("../../holdfast/dev/shell.yaml")
+	if err != nil {
+		in.t.Fatal(err)
+	}
+	short := bytes.Replace(raw, []byte("idle: 15m"), []byte("idle: 3m"), 1)
+	if bytes.Equal(short, raw) {
+		in.t.Fatal("the runtime says nothing of an idle time of 15 minutes")
+	}
+	path := filepath.Join(in.dir, "shell.yaml")
+	if err := os.WriteFile(path, short, 0o600); err != nil {
+		in.t.Fatal(err)
+	}
+	return path
 }
 
 // deciding are the services but the gateway and the host.
