@@ -1,6 +1,7 @@
 package agentsandbox
 
 import (
+	"maps"
 	"testing"
 	"time"
 
@@ -35,9 +36,7 @@ func TestPodOfASilentNodeIsLost(t *testing.T) {
 	key := types.NamespacedName{Namespace: "ns", Name: claimName(ref)}
 	claim := newClaim(driver.Claim{Ref: ref, Intent: 1, Epoch: "e", Runtime: driver.RuntimeSpec{Name: "default.coder", Revision: 1}}, key, "pool")
 	claim.UID, claim.ManagedFields = "claim-1", []metav1.ManagedFieldsEntry{{Manager: FieldManager}}
-	for name, value := range (record{sandbox: "sandbox-1", incarnation: "pod-1"}).annotations(claim.UID) {
-		claim.Annotations[name] = value
-	}
+	maps.Copy(claim.Annotations, record{sandbox: "sandbox-1", incarnation: "pod-1"}.annotations(claim.UID))
 	yes := true
 	box := &agentsv1beta1.Sandbox{ObjectMeta: metav1.ObjectMeta{
 		Name: "box", Namespace: "ns", UID: "sandbox-1",
