@@ -58,9 +58,13 @@ func (l layout) sessions() string               { return filepath.Join(l.root, "
 func (l layout) session(k driver.SessionKey) string {
 	return filepath.Join(l.sessions(), k.Tenant, k.Session)
 }
-func (l layout) intent(k driver.SessionKey) string   { return filepath.Join(l.session(k), "intent") }
-func (l layout) volume(k driver.SessionKey) string   { return filepath.Join(l.session(k), "workspace") }
+
+func (l layout) intent(k driver.SessionKey) string { return filepath.Join(l.session(k), "intent") }
+
+func (l layout) volume(k driver.SessionKey) string { return filepath.Join(l.session(k), "workspace") }
+
 func (l layout) outgrown(k driver.SessionKey) string { return filepath.Join(l.session(k), "outgrown") }
+
 func (l layout) workspace(r record) string {
 	if r.HasVolume && r.State != stateWarm {
 		return l.volume(r.Key())

@@ -82,26 +82,31 @@ func TestWhereItRuns(t *testing.T) {
 		},
 		"disk": {
 			func(s *runtime.Spec) { s.Sandbox.Resources.Limits = runtime.Limits{"ephemeral-storage": "1Gi"} },
-			[]string{"/sandbox/resources/limits/ephemeral-storage"}, nil,
+			[]string{"/sandbox/resources/limits/ephemeral-storage"},
+			nil,
 		},
 		"quantities of Kubernetes": {
 			func(s *runtime.Spec) { s.Sandbox.Resources.Limits = runtime.Limits{"cpu": "1.5", "memory": "1e9"} }, nil, nil,
 		},
 		"no quantity": {
 			func(s *runtime.Spec) { s.Sandbox.Resources.Limits = runtime.Limits{"cpu": "1e3m"} },
-			[]string{"/sandbox/resources/limits/cpu"}, []string{"/sandbox/resources/limits/cpu"},
+			[]string{"/sandbox/resources/limits/cpu"},
+			[]string{"/sandbox/resources/limits/cpu"},
 		},
 		"no memory": {
 			func(s *runtime.Spec) { s.Sandbox.Resources.Limits = runtime.Limits{"memory": "0"} },
-			[]string{"/sandbox/resources/limits/memory"}, []string{"/sandbox/resources/limits/memory"},
+			[]string{"/sandbox/resources/limits/memory"},
+			[]string{"/sandbox/resources/limits/memory"},
 		},
 		"more memory than there is": {
 			func(s *runtime.Spec) { s.Sandbox.Resources.Limits = runtime.Limits{"memory": "9E"} },
-			[]string{"/sandbox/resources/limits/memory"}, []string{"/sandbox/resources/limits/memory"},
+			[]string{"/sandbox/resources/limits/memory"},
+			[]string{"/sandbox/resources/limits/memory"},
 		},
 		"another resource": {
 			func(s *runtime.Spec) { s.Sandbox.Resources.Limits = runtime.Limits{"nvidia.com/gpu": "1"} },
-			[]string{"/sandbox/resources/limits/nvidia.com~1gpu"}, []string{"/sandbox/resources/limits/nvidia.com~1gpu"},
+			[]string{"/sandbox/resources/limits/nvidia.com~1gpu"},
+			[]string{"/sandbox/resources/limits/nvidia.com~1gpu"},
 		},
 		"a template": {
 			func(s *runtime.Spec) {
