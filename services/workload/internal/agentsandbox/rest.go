@@ -167,7 +167,8 @@ func (d *Driver) Release(ctx context.Context, ref driver.Ref, intent uint64, kee
 }
 
 // remove deletes a claim and waits until it and all that it owns is gone: the Pod too, by
-// foreground deletion.
+// foreground deletion, but for one whose node is silent. That goes once the node is back or
+// is given up; its incarnation is nobody's until then.
 func (d *Driver) remove(ctx context.Context, ref driver.Ref, s sight, intent uint64, keep bool) error {
 	claim := s.claim
 	if keep && claim.Annotations[annVolume] == "true" && s.sandbox != nil {
@@ -181,11 +182,15 @@ func (d *Driver) remove(ctx context.Context, ref driver.Ref, s sight, intent uin
 		d.memos.change(uid, func(m *memo) { m.releasing = false })
 		return err
 	}
-	_, err := d.wait(ctx, keyOf(claim), func(now sight) (bool, error) { return now.claim == nil || now.claim.UID != uid, nil })
+	s, err := d.wait(ctx, keyOf(claim), func(now sight) (bool, error) {
+		return now.claim == nil || now.claim.UID != uid || now.silent(), nil
+	})
 	if err != nil {
 		return err
 	}
-	d.memos.forget(uid)
+	if s.claim == nil || s.claim.UID != uid {
+		d.memos.forget(uid)
+	}
 	return d.removeOwnPool(ctx, keyOf(claim))
 }
 

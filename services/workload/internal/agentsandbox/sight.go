@@ -193,6 +193,16 @@ func goneAt(pod *corev1.Pod) time.Time {
 	return pod.DeletionTimestamp.Add(nodeSilent) // which is when its grace is over
 }
 
+// silent says that what is left of a claim is a Pod of which nobody tells that it ended.
+func (s sight) silent() bool {
+	for _, pod := range s.pods {
+		if pod.DeletionTimestamp == nil || time.Now().Before(goneAt(pod)) {
+			return false
+		}
+	}
+	return len(s.pods) > 0
+}
+
 // endOf says why a Pod is over; "" while it isn't. One that was asked to go runs until its
 // grace is over: what is under way in it may end well.
 func endOf(pod *corev1.Pod) string {
