@@ -141,7 +141,7 @@ func TestForeignObjectsAreNotKept(t *testing.T) {
 	foreign := metav1.CreateOptions{FieldManager: "somebody"}
 	v := &corev1.PersistentVolumeClaim{ObjectMeta: copied(volume, "their-volume"), Spec: volume.Spec}
 	v.Spec.VolumeName = ""
-	v.Annotations[annSession], v.Labels[LabelSession] = "s-9", "s-9"
+	v.Annotations[annSession], v.Labels[LabelSession] = "s-8", "s-8"
 	_, err = b.kube.CoreV1().PersistentVolumeClaims(b.ns).Create(t.Context(), v, foreign)
 	must(t, err)
 	_, err = b.ext.ExtensionsV1beta1().SandboxTemplates(b.ns).Create(t.Context(),
