@@ -84,9 +84,9 @@ type side func(n int) []time.Duration
 // creates measures create → ready against a bare SandboxClaim create → Ready.
 func (b *bench) creates() {
 	for _, path := range []struct {
-		name string
-		warm bool
-	}{{"warm", true}, {"cold", false}} {
+		name         string
+		warm, volume bool
+	}{{"warm", true, false}, {"warm with a volume", true, true}, {"cold", false, false}, {"cold with a volume", false, true}} {
 		for _, at := range []struct {
 			name           string
 			once, in1Round int
@@ -97,7 +97,11 @@ func (b *bench) creates() {
 			if path.warm {
 				pool = at.once + 2
 			}
-			b.shell(runtime, pool)
+			b.shell(runtime, pool, func(r *api.RuntimeSpec) {
+				if !path.volume {
+					r.Workspace, r.OnIdle = api.Workspace{}, api.OnIdleEnd
+				}
+			})
 			holder := b.CreateOf("alice", api.CreateSession{Runtime: runtime}) // keeps a pool of none
 			ours, bare := b.sessionsOf(runtime, pool), b.claimsOf(runtime, pool)
 			ours(at.once) // what is only done once
