@@ -144,6 +144,12 @@ bench: ## Measure, each figure beside its baseline (docs/benchmarks.md)
 	@scripts/prereq.sh linux go postgres
 	go run $(BENCH) $(BENCH_ARGS)
 
+.PHONY: bench-kube
+bench-kube: ## Measure sessions on Kubernetes beside bare claims, on one API server
+	@scripts/prereq.sh linux go cc postgres
+	assets=$$(scripts/kube.sh --path) && KUBEBUILDER_ASSETS=$$assets HOLDFAST_REQUIRE_KUBE=1 \
+		go test -v -count=1 -timeout 40m -run '^TestSpeed$$' ./services/e2e/kube -speed $(BENCH_ARGS)
+
 .PHONY: load
 load: ## Load the whole at rising rates, visits that live a session's life
 	@scripts/prereq.sh linux go postgres

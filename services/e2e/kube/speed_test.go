@@ -20,10 +20,7 @@ import (
 )
 
 // speed has TestSpeed measure, which is no test of anything and wants a quiet machine:
-//
-//	KUBEBUILDER_ASSETS=$(scripts/kube.sh --path) go test -v -count=1 -timeout 30m -run '^TestSpeed$' ./services/e2e/kube -speed
-//
-// With -short it shows that it works, on next to nothing.
+// make bench-kube. With BENCH_ARGS=-short it shows that it works, on next to nothing.
 var speed = flag.Bool("speed", false, "measure sessions on Kubernetes, and print tables")
 
 // level is how much services say: a measured one not every request.
