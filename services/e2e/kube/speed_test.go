@@ -71,7 +71,7 @@ func (b *bench) flush() {
 	b.t.Helper()
 	b.must(b.out.Flush())
 	for _, n := range b.notes {
-		fmt.Println("·", n)
+		fmt.Fprintln(os.Stdout, "·", n)
 	}
 }
 
