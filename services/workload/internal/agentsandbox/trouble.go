@@ -120,9 +120,9 @@ func podTrouble(pod *corev1.Pod) *driver.StartError {
 			return &driver.StartError{Cause: driver.CauseUnschedulable, Detail: c.Message}
 		}
 	}
-	if pod.Status.Phase == corev1.PodFailed {
+	if pod.Status.Phase == corev1.PodFailed { // evicted, or refused by its node: agent-sandbox makes no other in its place
 		return &driver.StartError{
-			Cause: driver.CauseMisconfigured, Detail: cmp.Or(pod.Status.Message, pod.Status.Reason, "the Pod failed"),
+			Cause: driver.CausePodFailed, Detail: cmp.Or(pod.Status.Message, pod.Status.Reason, "the Pod failed"), Final: true,
 		}
 	}
 	return nil

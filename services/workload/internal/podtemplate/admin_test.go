@@ -7,6 +7,8 @@ import (
 
 	"sigs.k8s.io/yaml"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/holdfast-io/holdfast/services/workload/internal/driver"
 	"github.com/holdfast-io/holdfast/services/workload/internal/podtemplate"
 )
@@ -165,6 +167,22 @@ func TestExecFromTemplate(t *testing.T) {
 	_, err = podtemplate.Build(spec, options())
 	if got := pointers(t, err); !slices.Equal(got, []string{"/sandbox/podTemplate/spec/containers/0/command"}) {
 		t.Errorf("a program unknown is refused at %q", got)
+	}
+}
+
+// An agent of Holdfast's own comes into an admin's template as well.
+func TestOurAgentFromTemplate(t *testing.T) {
+	t.Parallel()
+	b, err := podtemplate.Build(fromTemplate(t, "spec: {containers: [{name: agent, image: a, command: [/holdfast/sandboxd, shell-agent]}]}", false), options())
+	if err != nil {
+		t.Fatal(err)
+	}
+	pod := b.Spec.PodTemplate.Spec
+	if pod.InitContainers[0].Name != podtemplate.InstallContainer {
+		t.Errorf("the first container is %s, want %s", pod.InitContainers[0].Name, podtemplate.InstallContainer)
+	}
+	if !slices.ContainsFunc(pod.Containers[0].VolumeMounts, func(m corev1.VolumeMount) bool { return m.MountPath == "/holdfast" && m.ReadOnly }) {
+		t.Errorf("the agent doesn't see it: %+v", pod.Containers[0].VolumeMounts)
 	}
 }
 

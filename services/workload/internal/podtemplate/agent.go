@@ -94,13 +94,13 @@ func agentOf(pod corev1.PodSpec) int {
 
 // needsSandboxd says whether the agent's container runs sandboxd too: as an agent of
 // ours, to start a program for each message, or to stay.
-func needsSandboxd(spec driver.RuntimeSpec) bool {
-	return spec.Adapter == adapterExec || isOurs(spec) || idles(spec)
+func needsSandboxd(agent corev1.Container, spec driver.RuntimeSpec) bool {
+	return spec.Adapter == adapterExec || isOurs(agent)
 }
 
-// isOurs says whether the agent is one of Holdfast's own.
-func isOurs(spec driver.RuntimeSpec) bool {
-	return len(spec.Argv) > 0 && spec.Argv[0] == sandboxapi.JailBinary
+// isOurs says whether the agent is one of Holdfast's own, in an admin's template too.
+func isOurs(agent corev1.Container) bool {
+	return len(agent.Command) > 0 && agent.Command[0] == sandboxapi.JailBinary
 }
 
 // dress gives the agent's container, the i-th, what Holdfast promises every agent. What
@@ -124,14 +124,14 @@ func dress(c *corev1.Container, i int, spec driver.RuntimeSpec, installs bool, w
 	if spec.Port != 0 {
 		c.Env = append(c.Env, corev1.EnvVar{Name: sandboxapi.EnvPort, Value: strconv.Itoa(spec.Port)})
 	}
+	if isOurs(*c) && !idles(spec) && c.WorkingDir == "" {
+		c.WorkingDir = spec.WorkspacePath // Holdfast's own agents have no place in the image
+	}
 	if spec.Adapter == adapterExec {
 		if len(c.Command) == 0 {
 			wrong.add(at+"/command", "is needed: exec has to know the program that it starts for each message")
 		}
 		c.Command, c.Args = slices.Concat([]string{sandboxapi.JailBinary, "exec-agent", "--"}, c.Command, c.Args), nil
-	}
-	if isOurs(spec) {
-		c.WorkingDir = spec.WorkspacePath // Holdfast's own agents have no place in the image
 	}
 	if installs {
 		mount(c, at, corev1.VolumeMount{Name: binVolume, MountPath: binDir, ReadOnly: true}, wrong)

@@ -46,7 +46,7 @@ func Build(spec driver.RuntimeSpec, o Options) (Blueprint, error) {
 	at := agentOf(template.Spec)
 	b.AgentContainer = AgentContainerOf(template.Spec)
 	b.Isolation = isolate(&template.Spec, spec, o, &wrong)
-	installs := needsSandboxd(spec)
+	installs := needsSandboxd(template.Spec.Containers[at], spec)
 	dress(&template.Spec.Containers[at], at, spec, installs, &wrong)
 	addOurs(&template.Spec, spec, b.Isolation, installs, o)
 	restrict(&template.Spec, &wrong)
