@@ -41,10 +41,11 @@ func TestLivesAreLegal(t *testing.T) {
 	if mean := total / sessions; mean < eventsEach*8/10 || mean > eventsEach*12/10 {
 		t.Errorf("a life has %d events on the average, want about %d", mean, eventsEach)
 	}
-	// A client's cancel and resume, a maximum age, an agent that asks anew and a
-	// client's own tools are too rare to be in a realistic mix.
+	// A client's cancel and resume, a maximum age, an agent that asks anew, a client's
+	// own tools and a node that is left are too rare to be in a realistic mix.
 	rare := map[string]bool{
 		session.TypeRunCancelRequested: true, session.TypeExpired: true, session.TypeCallSuperseded: true, session.TypeCallDelegated: true,
+		session.TypeDraining: true,
 	}
 	for _, name := range session.Types() {
 		if seen[name] == 0 && !rare[name] {
