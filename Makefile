@@ -33,7 +33,7 @@ FAULT_TIMEOUT ?= 20m
 
 # The suites of services/e2e that take minutes each have a target of their own, and
 # one after the other: they fill disks, kill processes and want the whole machine.
-SLOW        := agents|baddays|console|isolation|large|processes
+SLOW        := agents|baddays|bench|console|isolation|large|processes
 # What is tested against a real API server: without KUBEBUILDER_ASSETS, as in make
 # test, those tests are skipped, loudly. Nothing of them is taken from Go's cache, which
 # sees neither the chart nor the programs of Kubernetes.
@@ -93,7 +93,7 @@ test: ## Run the tests of every module with the race detector, but the slow suit
 	go test -race -timeout $(TEST_TIMEOUT) $(if $(RUN),-run '$(RUN)') $(or $(PKG),$$(go list work | grep -vE '/services/e2e/($(SLOW))(/|$$)'))
 
 .PHONY: test-slow
-test-slow: ## Run the slow suites: agents, bad days, the console, isolation, large contents, replicas
+test-slow: ## Run the slow suites: agents, bad days, the bench, the console, isolation, large contents, replicas
 	@scripts/prereq.sh linux go cc postgres
 	go test -race -p 1 -timeout $(FAULT_TIMEOUT) $(if $(RUN),-run '$(RUN)') $$(go list work | grep -E '/services/e2e/($(SLOW))(/|$$)')
 	go test -p 1 -timeout $(FAULT_TIMEOUT) -run '$(or $(RUN),TestManyOpenSessions|TestLongSession|TestOutput|TestMegabytes|TestTheLimit)' ./services/e2e/baddays ./services/e2e/isolation ./services/e2e/large
