@@ -17,6 +17,7 @@ import (
 	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
 
 	"github.com/holdfast-io/holdfast/services/e2e/harness"
 )
@@ -253,6 +254,19 @@ func (b *tab) enter() {
 func (b *tab) keys(keys string) {
 	b.t.Helper()
 	b.do("type", chromedp.KeyEvent(keys))
+}
+
+// toBeginning scrolls the timeline, which has the focus, to its beginning. What still
+// arrives at the end may take the view along once more.
+func (b *tab) toBeginning() {
+	b.t.Helper()
+	const there = "document.querySelector('.timeline').scrollTop === 0"
+	for range 20 {
+		if b.keys(kb.Home); eval[bool](b, there) {
+			break
+		}
+	}
+	b.until("the beginning is in view", there)
 }
 
 // visit goes to a page of the console.

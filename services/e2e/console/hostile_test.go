@@ -164,6 +164,9 @@ func TestEnormousThingsLeaveThePageResponsive(t *testing.T) {
 		"large": propose(t, h, agent, run, "c-large", "deploy", object(t, "text", strings.Repeat("x", 200_000))),
 	}
 	b.visit("#/sessions/" + id)
+	b.sees(".question", "deploy")
+	b.run("document.querySelector('.timeline').focus()")
+	b.toBeginning() // only what is near the view is drawn
 	b.sees("[data-kind=agent]", "before this are not")
 	b.run(`window.longest = 0; new PerformanceObserver((l) => { for (const e of l.getEntries()) window.longest = Math.max(window.longest, e.duration); }).observe({type: 'longtask'})`)
 	for _, part := range []float64{0, 0.25, 0.5, 0.75, 1} {

@@ -124,8 +124,7 @@ func TestTenThousandMessages(t *testing.T) {
 	}
 	// Whoever holds Tab down comes from each to the next, faster than they are drawn.
 	b.run("document.querySelector('.timeline').focus()")
-	b.keys(kb.Home)
-	b.until("the beginning is in view", "document.querySelector('.timeline').scrollTop === 0")
+	b.toBeginning()
 	b.keys(strings.Repeat(kb.Tab, 100))
 	b.until("the hundredth thing to stop at has the focus", "/^message 9[5-9] of/.test(document.activeElement.textContent)")
 	b.fill("#find", "message 4321 of")
