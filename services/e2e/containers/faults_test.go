@@ -95,16 +95,7 @@ func struck(t *testing.T, in *installation, v victim, b blow) {
 	}
 	approve(t, in, bob, asked[len(asked)-1])
 	alice := in.as("alice", "gateway-2")
-	frames := over(t, alice, before.id, v.sandboxes)
-	// A viewer that is there already gets events and output each as its own stream brings
-	// them, and one of the two may have lost its leader: what was said may come later.
-	harness.Eventually(t, "the agent that was answered has gone on", func() bool {
-		if failed(frames) || strings.Contains(text(frames), "\nasked-before\n") {
-			return true
-		}
-		frames = over(t, alice, before.id, v.sandboxes)
-		return false
-	})
+	frames := over(t, alice, before.id, v.sandboxes, "\nasked-before\n")
 	if failed(frames) {
 		again(t, alice, before.id, "echo still-there")
 	}
@@ -170,7 +161,7 @@ func said(a *attempt) string { return "echo did-" + a.key }
 // done wants what was accepted done, once.
 func done(t *testing.T, alice *apiclient.ClientWithResponses, a *attempt, mayFail bool) {
 	t.Helper()
-	frames := over(t, alice, a.id, mayFail)
+	frames := over(t, alice, a.id, mayFail, "\n"+strings.TrimPrefix(said(a), "echo ")+"\n")
 	if failed(frames) {
 		frames = again(t, alice, a.id, said(a))
 	}
@@ -179,13 +170,20 @@ func done(t *testing.T, alice *apiclient.ClientWithResponses, a *attempt, mayFai
 	}
 }
 
-// over follows a session until its agent has finished; or has failed, where its sandbox
-// may have gone under it: a call that was allowed is not tried twice.
-func over(t *testing.T, alice *apiclient.ClientWithResponses, id string, mayFail bool) []api.Frame {
+// over follows a session until its agent has finished and the same viewer has seen it say
+// something; or has failed, where its sandbox may have gone under it: a call that was
+// allowed is not tried twice. A viewer that is there already gets events and output each
+// as its own stream brings them, and one of the two may have lost its leader: the last that
+// was said may come behind the end of the run, but it comes, to this viewer.
+func over(t *testing.T, alice *apiclient.ClientWithResponses, id string, mayFail bool, said string) []api.Frame {
 	t.Helper()
+	var seen []api.Frame
+	finished := false
 	return harness.Follow(t, alice, id, func(f api.Frame) bool {
+		seen = append(seen, f)
 		e := harness.EventOf(f)
-		return e.Type == "run.finished" || (mayFail && e.Type == "run.failed")
+		finished = finished || e.Type == "run.finished"
+		return finished && strings.Contains(text(seen), said) || mayFail && e.Type == "run.failed"
 	})
 }
 

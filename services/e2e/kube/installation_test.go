@@ -184,14 +184,5 @@ func (in *installation) client(t testing.TB, name string) *apiclient.ClientWithR
 }
 
 func (in *installation) openLog(ctx context.Context) (eventlog.Log, func(), error) {
-	nc, err := in.nats.Connect(ctx, broker.UserProjector)
-	if err != nil {
-		return nil, nil, err
-	}
-	log, err := parts.OpenLog(nc)
-	if err != nil {
-		nc.Close()
-		return nil, nil, err
-	}
-	return log, nc.Close, nil
+	return parts.ReadLog(ctx, in.nats)
 }

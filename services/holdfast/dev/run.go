@@ -193,14 +193,5 @@ func (p *Program) Connect(ctx context.Context, u broker.User) (*nats.Conn, error
 
 // OpenLog opens the running program's log for reading; close it.
 func (p *Program) OpenLog(ctx context.Context) (eventlog.Log, func(), error) {
-	nc, err := p.broker.Connect(ctx, broker.UserProjector)
-	if err != nil {
-		return nil, nil, err
-	}
-	log, err := parts.OpenLog(nc)
-	if err != nil {
-		nc.Close()
-		return nil, nil, err
-	}
-	return log, nc.Close, nil
+	return parts.ReadLog(ctx, p.broker)
 }

@@ -207,6 +207,24 @@ func OpenLog(nc *nats.Conn) (eventlog.Log, error) {
 	return bloblog.New(log, blobs), nil
 }
 
+// Server is a NATS that knows the users' passwords itself.
+type Server interface {
+	Connect(ctx context.Context, u broker.User) (*nats.Conn, error)
+}
+
+// ReadLog gives the log of a server, for reading; call done afterwards.
+func ReadLog(ctx context.Context, s Server) (log eventlog.Log, done func(), err error) {
+	nc, err := s.Connect(ctx, broker.UserProjector)
+	if err != nil {
+		return nil, nil, err
+	}
+	if log, err = OpenLog(nc); err != nil {
+		nc.Close()
+		return nil, nil, err
+	}
+	return log, nc.Close, nil
+}
+
 func openOutput(js jetstream.JetStream, nc *nats.Conn) (output.Stream, error) {
 	out, err := natsoutput.New(js, nc, natsoutput.Options{})
 	if err != nil {

@@ -3,6 +3,8 @@ package agentcube
 import (
 	"encoding/json"
 	"strings"
+
+	"github.com/holdfast-io/holdfast/events/runtime"
 )
 
 // Group is the API group of AgentCube's runtimes, Version the one that is read.
@@ -99,27 +101,11 @@ type variable struct {
 	ValueFrom json.RawMessage `json:"valueFrom,omitempty"`
 }
 
-// resources are Kubernetes' ResourceRequirements.
+// resources are Kubernetes' ResourceRequirements; an amount may be text or a number.
 type resources struct {
-	Limits   map[string]quantity `json:"limits,omitempty"`
-	Requests map[string]quantity `json:"requests,omitempty"`
-	Claims   json.RawMessage     `json:"claims,omitempty"`
-}
-
-// quantity is an amount, as text or as a number.
-type quantity string
-
-// UnmarshalJSON implements json.Unmarshaler.
-func (q *quantity) UnmarshalJSON(raw []byte) error {
-	var text string
-	if err := json.Unmarshal(raw, &text); err == nil {
-		*q = quantity(text)
-		return nil
-	}
-	var number json.Number
-	err := json.Unmarshal(raw, &number)
-	*q = quantity(number)
-	return err
+	Limits   runtime.Limits  `json:"limits,omitempty"`
+	Requests runtime.Limits  `json:"requests,omitempty"`
+	Claims   json.RawMessage `json:"claims,omitempty"`
 }
 
 // of says whether a manifest of this apiVersion is AgentCube's, of any version.

@@ -10,6 +10,7 @@ import (
 	strictjson "sigs.k8s.io/json"
 
 	"github.com/holdfast-io/holdfast/api"
+	"github.com/holdfast-io/holdfast/events/runtime"
 )
 
 // agentContainer is what Holdfast calls the agent's container.
@@ -75,7 +76,7 @@ func (p plainPod) sandbox() (s api.Sandbox, ok bool) {
 	if c.Resources == nil {
 		return s, true
 	}
-	for _, list := range []map[string]quantity{c.Resources.Limits, c.Resources.Requests} {
+	for _, list := range []runtime.Limits{c.Resources.Limits, c.Resources.Requests} {
 		for name := range maps.Keys(list) {
 			if !slices.Contains([]string{"cpu", "memory", "ephemeral-storage"}, name) {
 				return s, false
@@ -85,10 +86,10 @@ func (p plainPod) sandbox() (s api.Sandbox, ok bool) {
 	limits, requests := c.Resources.Limits, c.Resources.Requests
 	s.Resources = api.Resources{
 		Limits: api.Limits{
-			CPU: string(limits["cpu"]), Memory: string(limits["memory"]), EphemeralStorage: string(limits["ephemeral-storage"]),
+			CPU: limits["cpu"], Memory: limits["memory"], EphemeralStorage: limits["ephemeral-storage"],
 		},
 		Requests: api.Requests{
-			CPU: string(requests["cpu"]), Memory: string(requests["memory"]), EphemeralStorage: string(requests["ephemeral-storage"]),
+			CPU: requests["cpu"], Memory: requests["memory"], EphemeralStorage: requests["ephemeral-storage"],
 		},
 	}
 	return s, len(c.Resources.Claims) == 0
