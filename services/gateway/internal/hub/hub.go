@@ -37,7 +37,8 @@ type Hub struct {
 	eventsAt  place
 	outputAt  place
 	handled   uint64        // sequence of the last event that was passed on
-	moved     chan struct{} // closed when outputAt or handled moves; nil if nobody waits
+	said      uint64        // sequence of the last batch that was passed on
+	moved     chan struct{} // closed when handled or said moves; nil if nobody waits
 	stopping  bool
 	eventsErr error
 	outputErr error
@@ -199,6 +200,7 @@ func (h *Hub) resume(at *place, last uint64) uint64 {
 		*at = place{known: true, seq: last}
 		if at == &h.outputAt {
 			h.recent.reset(last)
+			h.said = last
 		} else {
 			h.handled = last
 		}
@@ -277,11 +279,14 @@ func (h *Hub) onOutput(m output.Message) {
 	t := h.topics[sessionKey{m.Tenant, m.Session}]
 	h.recent.add(m)
 	h.outputAt.seq = m.Seq
-	h.stir()
 	h.mu.Unlock()
 	if t != nil {
 		t.output(m)
 	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.said = m.Seq
+	h.stir()
 }
 
 // stir wakes those who wait for the hub to move, with the lock held.
@@ -292,9 +297,9 @@ func (h *Hub) stir() {
 	}
 }
 
-// awaitOutput waits until the hub has followed OUTPUT up to a sequence.
+// awaitOutput waits until the hub has passed on OUTPUT up to a sequence.
 func (h *Hub) awaitOutput(ctx context.Context, seq uint64) error {
-	return h.await(ctx, func() bool { return h.outputAt.known && h.outputAt.seq >= seq })
+	return h.await(ctx, func() bool { return h.outputAt.known && h.said >= seq })
 }
 
 // awaitEvents waits until the hub has passed on EVENTS up to a sequence.

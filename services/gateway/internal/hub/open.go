@@ -51,6 +51,10 @@ func faulted(err error) bool {
 	return chain || unknown || foreign || errors.Is(err, eventlog.ErrNotFound)
 }
 
+// openAttempts is how often a session and its output are read until both stand still: where
+// an agent speaks without a pause, an event may be shown before what was said before it.
+const openAttempts = 5
+
 // openTimeout bounds opening a topic, and what a viewer waits for at attach.
 const openTimeout = 5 * time.Second
 
@@ -109,16 +113,25 @@ func (t *topic) open(ctx context.Context) error {
 		return err
 	}
 	ended := false
-	// Read after the output, so that no batch of it names an event that is newer.
-	if err := t.hub.cfg.Sessions.Session(ctx, t.key.tenant, t.key.session, func(s *session.State) error {
-		t.n, t.seq, t.mask, t.created, ended = s.N, s.Seq, view.ForSession(s), s.CreatedAt, s.Ended
-		return nil
-	}); err != nil {
-		return err
-	}
-	if ended { // then the output is complete: what was written while it ended counts
+	for attempt := 1; ; attempt++ {
+		// Read after the output, so that no batch of it names an event that is newer.
+		if err := t.hub.cfg.Sessions.Session(ctx, t.key.tenant, t.key.session, func(s *session.State) error {
+			t.n, t.seq, t.mask, t.created, ended = s.N, s.Seq, view.ForSession(s), s.CreatedAt, s.Ended
+			return nil
+		}); err != nil {
+			return err
+		}
+		if attempt == openAttempts && !ended {
+			break
+		}
+		// And before it, so that the output that an event names is there, too; of a session
+		// that has ended it is complete then.
+		before := out
 		if last, out, found, err = t.newest(ctx); err != nil {
 			return err
+		}
+		if ended || out == before {
+			break
 		}
 	}
 	if err := t.hub.awaitOutput(ctx, out); err != nil {

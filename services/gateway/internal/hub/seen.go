@@ -44,3 +44,8 @@ func (s *seen) next(b output.Batch) verdict {
 func (s *seen) anchor(b output.Batch) {
 	*s = seen{known: true, run: b.Run, k: b.LastK, after: b.After}
 }
+
+// reached says that a place was delivered, or needs no delivery.
+func (s *seen) reached(at spoken) bool {
+	return at.k == 0 || s.known && s.run == at.run && s.k >= at.k
+}

@@ -4,7 +4,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/events"
 	"github.com/holdfast-io/holdfast/events/output"
 	"github.com/holdfast-io/holdfast/events/session"
@@ -32,9 +31,14 @@ type topic struct {
 	mask        view.Masker
 	created     time.Time
 	seen        seen
-	held        []output.Message
-	heldBytes   int
-	heldSince   time.Time
+	// held is the output that waits for its event, waiting the messages that wait for
+	// output, or behind one that does (order.go).
+	held         []output.Message
+	heldBytes    int
+	heldSince    time.Time
+	waiting      []arrival
+	waitingBytes int
+	sought       uint64 // sequence of the message whose output was asked for last
 	// ending says that session.ended was passed on, over that all output was too.
 	ending, over bool
 	asking       bool          // whether somebody is asking the log about what is held
@@ -48,38 +52,16 @@ func (t *topic) at() cursor.Session {
 	return cursor.Session{Epoch: t.hub.cfg.Epoch, N: t.n, Out: t.out}
 }
 
-// event passes the frames of a message on, and the output that waited for it.
+// event passes the frames of a message on, once the output that belongs before it was.
 func (t *topic) event(m events.Message, made madeFrames) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	a := arrival{m: m, made: made, before: spokenBefore(m.Envelope)}
 	if t.loading {
-		t.early = append(t.early, func() { t.pass(m, made) })
+		t.early = append(t.early, func() { t.pass(a) })
 		return
 	}
-	t.pass(m, made)
-}
-
-func (t *topic) pass(m events.Message, made madeFrames) {
-	if m.Seq <= t.seq {
-		return // it was there before the topic: history has it
-	}
-	if made.broken {
-		from := t.cursor()
-		t.n = m.Envelope.LastN()
-		t.deliver(newFrame(t.hub.gapFrame(t.key.session, m.Envelope.Time, from, t.cursor(), gapUnavailable, nil)))
-	}
-	for _, f := range made.frames {
-		t.n = f.N
-		f.Cursor = t.cursor()
-		t.deliver(newFrame(f))
-	}
-	t.seq = m.Seq
-	t.stir()
-	t.release()
-	if slices.ContainsFunc(m.Envelope.Events, func(r events.Record) bool { return r.Type == session.TypeEnded }) {
-		t.ending = true
-		go t.hub.finish(t)
-	}
+	t.pass(a)
 }
 
 // output passes a batch on, or holds it until its event was passed on.
@@ -93,40 +75,25 @@ func (t *topic) output(m output.Message) {
 	t.take(m)
 }
 
-func (t *topic) take(m output.Message) {
-	switch {
-	case m.Seq <= t.out:
-	case len(t.held) > 0 || m.Batch.After > t.n:
-		t.hold(m)
-	default:
-		t.emit(m)
+// show delivers the frames of a message.
+func (t *topic) show(a arrival) {
+	m := a.m
+	if a.made.broken {
+		from := t.cursor()
+		t.n = m.Envelope.LastN()
+		t.deliver(newFrame(t.hub.gapFrame(t.key.session, m.Envelope.Time, from, t.cursor(), gapUnavailable, nil)))
 	}
-}
-
-func (t *topic) hold(m output.Message) {
-	if len(t.held) == 0 {
-		t.heldSince = t.hub.cfg.Now()
+	for _, f := range a.made.frames {
+		t.n = f.N
+		f.Cursor = t.cursor()
+		t.deliver(newFrame(f))
 	}
-	t.held = append(t.held, m)
-	t.heldBytes += weight(m.Batch)
-	if t.heldBytes > t.hub.cfg.HeldBytes && t.heldBytes-t.heaviest() > t.hub.cfg.HeldBytes {
-		// The events are far behind. Who comes back later loses nothing.
-		for s := range t.subs {
-			s.out.close(api.CloseSourceLost)
-			t.drop(s, over)
-		}
-		t.forget(len(t.held))
+	t.seq = m.Seq
+	t.stir()
+	if slices.ContainsFunc(m.Envelope.Events, func(r events.Record) bool { return r.Type == session.TypeEnded }) {
+		t.ending = true
+		go t.hub.finish(t)
 	}
-}
-
-// heaviest is the weight of the largest batch that is held. It doesn't count: what an
-// agent says in one event may be larger than the bound, and a moment early.
-func (t *topic) heaviest() int {
-	most := 0
-	for _, m := range t.held {
-		most = max(most, weight(m.Batch))
-	}
-	return most
 }
 
 // stir wakes those who wait for the topic to move.
@@ -135,37 +102,6 @@ func (t *topic) stir() {
 		close(t.moved)
 		t.moved = nil
 	}
-}
-
-// forget drops the first held batches.
-func (t *topic) forget(count int) {
-	for _, m := range t.held[:count] {
-		t.heldBytes -= weight(m.Batch)
-	}
-	t.held = slices.Delete(t.held, 0, count)
-	t.heldSince = t.hub.cfg.Now()
-}
-
-// release passes on what waited for the events that are there now.
-func (t *topic) release() {
-	for len(t.held) > 0 && t.held[0].Batch.After <= t.n {
-		m := t.held[0]
-		t.forget(1)
-		t.emit(m)
-	}
-}
-
-// giveUp says of what is held, while its event isn't in the log, that it can't be
-// delivered in its order.
-func (t *topic) giveUp(n uint64) {
-	for len(t.held) > 0 && t.held[0].Batch.After > n {
-		m, from := t.held[0], t.cursor()
-		t.forget(1)
-		t.out = m.Seq
-		t.deliver(newFrame(t.hub.gapFrame(t.key.session, m.Batch.Time, from, t.cursor(), gapUnavailable, nil)))
-	}
-	t.release()
-	t.maybeEnd()
 }
 
 // emit passes a batch on, less what was seen of it.
