@@ -134,6 +134,11 @@ test-node-policy: ## The same with network policies enforced: look out from insi
 	@scripts/prereq.sh linux go postgres
 	HOLDFAST_NODE_POLICY=1 scripts/node.sh $(NODE_PKG) -test.v -test.timeout $(FAULT_TIMEOUT) -test.run '$(or $(RUN),TestNetworkPolicy)'
 
+.PHONY: test-node-gvisor
+test-node-gvisor: ## The same with sandboxes in gVisor, by their RuntimeClass
+	@scripts/prereq.sh linux go postgres
+	HOLDFAST_NODE_GVISOR=1 scripts/node.sh $(NODE_PKG) -test.v -test.timeout $(FAULT_TIMEOUT) -test.run '$(or $(RUN),TestGVisor)'
+
 .PHONY: fuzz
 fuzz: ## Run each fuzz target for FUZZTIME (10s)
 	@scripts/prereq.sh go

@@ -70,6 +70,35 @@ build() {
 	echo "$folder"
 }
 
+# shim makes gVisor's shim for containerd once for its version. It asks the kernel for a
+# score that a root without CAP_SYS_RESOURCE doesn't get, and has no setting for it: so
+# it is built from a copy of the module, in which one constant is another.
+shim() {
+	local module=$root/scripts/node/gvisor line='oomScoreMax = -999' other='oomScoreMax = 0' key folder fresh source
+	export GOWORK=off GOFLAGS='' CGO_ENABLED=0
+	key=$({ cat "$module/go.mod" "$module/go.sum" && cd "$module" && echo "$other" && go env GOVERSION GOOS GOARCH; } | sha256sum | cut -c1-16)
+	folder=$cache/gvisor-$key
+	if [[ ! -d $folder ]]; then
+		echo "node.sh: building gvisor: once for this version, and then it takes minutes" >&2
+		fresh=$(mktemp -d "$cache/build.XXXXXX")
+		source=$(cd "$module" && go mod download && go list -m -f '{{.Dir}}' gvisor.dev/gvisor)
+		cp -r --no-preserve=mode "$source" "$fresh/module"
+		source=$fresh/module/pkg/shim/v1/manager.go
+		if [[ $(grep -cF "$line" "$source") != 1 ]]; then
+			echo "node.sh: gVisor's shim has changed: ${source#"$fresh/module/"} has no single line with \"$line\"" >&2
+			exit 1
+		fi
+		sed -i "s/$line/$other/" "$source"
+		cp "$module/go.mod" "$module/go.sum" "$fresh"
+		go mod edit -replace "gvisor.dev/gvisor=$fresh/module" "$fresh/go.mod"
+		mkdir "$fresh/bin"
+		(cd "$module" && go build -modfile "$fresh/go.mod" -trimpath -ldflags '-s -w' -o "$fresh/bin/containerd-shim-runsc-v1" gvisor.dev/gvisor/shim)
+		mv "$fresh/bin" "$folder"
+		rm -rf "$fresh"
+	fi
+	echo "$folder"
+}
+
 # debian unpacks a package of Debian's, which need not be installed, and says where.
 debian() {
 	local folder=$cache/debian-$1 fresh
@@ -95,6 +124,11 @@ collect() {
 	ln -s "$from"/* "$parts"
 	from=$(cd "$root/scripts/node/cluster" && GOWORK=off go list -m -f '{{.Dir}}' sigs.k8s.io/agent-sandbox)
 	ln -s "$from/k8s" "$parts/agent-sandbox"
+	if [[ -n ${HOLDFAST_NODE_GVISOR-} ]]; then
+		from=$(shim)
+		ln -s "$from/containerd-shim-runsc-v1" "$parts"
+		ln -s "$("$root/scripts/tool.sh" --path runsc)" "$parts/runsc"
+	fi
 	from=$(build policy '')
 	ln -s "$from/cmd" "$parts/kube-network-policies"
 	from=$(cd "$root/scripts/node/policy" && GOWORK=off go list -m -f '{{.Dir}}' sigs.k8s.io/kube-network-policies)

@@ -146,7 +146,12 @@ func values() map[string]any {
 	for _, s := range []string{"session", "workload", "policy", "runner", "gateway", "projector"} {
 		services[s] = one
 	}
+	classes := map[string]any{}
+	if os.Getenv(envGVisor) != "" {
+		classes[onenode.GVisor] = "gvisor"
+	}
 	return map[string]any{
+		"sandboxes": map[string]any{"runtimeClasses": classes},
 		"image":    map[string]any{"repository": ourImage, "tag": tag, "pullPolicy": "Never"},
 		"services": services,
 		"nats": map[string]any{

@@ -19,8 +19,12 @@ const (
 	patience      = 90 * time.Second
 )
 
-// envPolicy asks for a cluster that enforces network policies.
-const envPolicy = "HOLDFAST_NODE_POLICY"
+const (
+	// envPolicy asks for a cluster that enforces network policies.
+	envPolicy = "HOLDFAST_NODE_POLICY"
+	// envGVisor asks for one that has gVisor; scripts/node.sh reads it, too.
+	envGVisor = "HOLDFAST_NODE_GVISOR"
+)
 
 // cluster, and Holdfast on it, are what all tests share; they run one after the other.
 var (
@@ -34,7 +38,9 @@ func runMain(m *testing.M) int {
 	ctx, cancel := context.WithTimeout(context.Background(), startPatience)
 	defer cancel()
 	var err error
-	cluster, err = onenode.Start(ctx, onenode.Options{NetworkPolicies: os.Getenv(envPolicy) != ""})
+	cluster, err = onenode.Start(ctx, onenode.Options{
+		NetworkPolicies: os.Getenv(envPolicy) != "", GVisor: os.Getenv(envGVisor) != "",
+	})
 	if errors.Is(err, onenode.ErrUnprepared) {
 		fmt.Fprintln(os.Stderr, "skipped:", err)
 		return 69

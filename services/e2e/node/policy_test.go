@@ -55,7 +55,7 @@ func TestNetworkPolicy(t *testing.T) {
 		}
 		_ = conn.Close()
 	}
-	said, err := w.invoke(s.ID, "GET", "/reach?to="+url.QueryEscape(strings.Join(asked, ",")))
+	said, err := w.invoke(s.ID, "GET", "/reach?to="+url.QueryEscape(strings.Join(asked, ",")), "")
 	if err != nil {
 		t.Fatal(err)
 	}

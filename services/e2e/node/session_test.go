@@ -30,60 +30,60 @@ func timed(what string, took []time.Duration) {
 }
 
 // TestWarmAndCold has a message answered by a sandbox that was there and by one that
-// has to be made. Ready means bound: the Pod has shown its token, whose Pod is the one
-// in the log.
+// has to be made.
 func TestWarmAndCold(t *testing.T) {
-	for _, start := range []struct {
-		name   string
-		warm   int
-		change func(*api.RuntimeSpec)
-	}{{"warm", 2, nil}, {"cold", 0, nil}, {"cold-with-a-volume", 0, keeping}} {
-		t.Run(start.name, func(t *testing.T) {
-			name, warm := start.name, start.warm
-			w := newWorld(t)
-			w.runtime(name, warm, start.change)
-			var ready, answer []time.Duration
-			var layers []string
-			for range rounds {
-				if warm > 0 {
-					w.warm(name, int32(warm))
-				}
-				began := time.Now()
-				s := w.create(name, "id -u\nls /holdfast")
-				ready = append(ready, time.Since(began))
-				said := w.finished(s.ID, "")
-				answer = append(answer, time.Since(began))
-				if !strings.Contains(said, "1000") || !strings.Contains(said, "sandboxd") {
-					t.Errorf("the agent said %s", said)
-				}
-				pods := w.pods(s.ID)
-				if len(pods) != 1 {
-					t.Fatalf("the session has %d Pods", len(pods))
-				}
-				var was session.Ready
-				w.payload(s.ID, session.TypeReady, 1, &was)
-				layers = append(layers, fmt.Sprint(was.LayersMs))
-				if was.PodUID != string(pods[0].UID) {
-					t.Errorf("the log says Pod %s, the cluster %s", was.PodUID, pods[0].UID)
-				}
-				if adopted := pods[0].CreationTimestamp.Time.Before(began.Truncate(time.Second)); adopted != (warm > 0) {
-					t.Errorf("a Pod of before the session: %v", adopted)
-				}
-				w.end(s.ID)
-				nothingLeft(t, s.ID, pods[0].Name)
-			}
-			timed(name+": create → ready", ready)
-			timed(name+": create → the run is finished", answer)
-			fmt.Println("  of which, in ms:", strings.Join(layers, " "))
-		})
+	t.Run("warm", func(t *testing.T) { startsAndAnswers(t, "warm", 2, nil) })
+	t.Run("cold", func(t *testing.T) { startsAndAnswers(t, "cold", 0, nil) })
+	t.Run("volume", func(t *testing.T) { startsAndAnswers(t, "cold-with-a-volume", 0, keeping) })
+}
+
+// startsAndAnswers makes sessions of a runtime, one after the other, and says how long it
+// took. Ready means bound: the Pod has shown its token, whose Pod is the one in the log.
+func startsAndAnswers(t *testing.T, name string, warm int, change func(*api.RuntimeSpec)) {
+	w := newWorld(t)
+	w.runtime(name, warm, change)
+	var ready, answer []time.Duration
+	var layers []string
+	for range rounds {
+		if warm > 0 {
+			w.warm(name, int32(warm))
+		}
+		began := time.Now()
+		s := w.create(name, "id -u\nls /holdfast")
+		ready = append(ready, time.Since(began))
+		said := w.finished(s.ID, "")
+		answer = append(answer, time.Since(began))
+		if !strings.Contains(said, "1000") || !strings.Contains(said, "sandboxd") {
+			t.Errorf("the agent said %s", said)
+		}
+		pods := w.pods(s.ID)
+		if len(pods) != 1 {
+			t.Fatalf("the session has %d Pods", len(pods))
+		}
+		var was session.Ready
+		w.payload(s.ID, session.TypeReady, 1, &was)
+		layers = append(layers, fmt.Sprint(was.LayersMs))
+		if was.PodUID != string(pods[0].UID) {
+			t.Errorf("the log says Pod %s, the cluster %s", was.PodUID, pods[0].UID)
+		}
+		if adopted := pods[0].CreationTimestamp.Time.Before(began.Truncate(time.Second)); adopted != (warm > 0) {
+			t.Errorf("a Pod of before the session: %v", adopted)
+		}
+		w.end(s.ID)
+		nothingLeft(t, s.ID, pods[0].Name)
 	}
+	timed(name+": create → ready", ready)
+	timed(name+": create → the run is finished", answer)
+	fmt.Println("  of which, in ms:", strings.Join(layers, " "))
 }
 
 // TestSuspendAndResume: the Pod goes, the file stays.
-func TestSuspendAndResume(t *testing.T) {
+func TestSuspendAndResume(t *testing.T) { suspendsAndResumes(t, "keeper", keeping) }
+
+func suspendsAndResumes(t *testing.T, name string, change func(*api.RuntimeSpec)) {
 	w := newWorld(t)
-	w.runtime("keeper", 0, keeping)
-	s := w.create("keeper", "")
+	w.runtime(name, 0, change)
+	s := w.create(name, "")
 	w.answered(s.ID, "echo still-here > /workspace/kept && sync")
 	var suspended, resumed []time.Duration
 	for range rounds {
@@ -104,8 +104,8 @@ func TestSuspendAndResume(t *testing.T) {
 			t.Fatalf("it has the Pods %d, and none of them is new", len(second))
 		}
 	}
-	timed("suspend → the Pod is gone", suspended)
-	timed("message to a suspended one → finished", resumed)
+	timed(name+": suspend → the Pod is gone", suspended)
+	timed(name+": message to a suspended one → finished", resumed)
 	w.end(s.ID)
 	nothingLeft(t, s.ID)
 }
@@ -162,7 +162,7 @@ func TestOOM(t *testing.T) {
 	w := newWorld(t)
 	w.runtime("eater", 0, agent)
 	s := w.create("eater", "")
-	if _, err := w.invoke(s.ID, "POST", "/eat"); err == nil {
+	if _, err := w.invoke(s.ID, "POST", "/eat", ""); err == nil {
 		t.Error("the agent survived")
 	}
 	var lost session.Lost
@@ -172,7 +172,7 @@ func TestOOM(t *testing.T) {
 	}
 	// Nobody waits for it, so the next one is made when somebody calls.
 	harness.Eventually(t, "another one answers", func() bool {
-		_, err := w.invoke(s.ID, "GET", "/health")
+		_, err := w.invoke(s.ID, "GET", "/health", "")
 		return err == nil
 	})
 	if now := w.session(s.ID); now.Generation != 2 {

@@ -177,8 +177,8 @@ func (w world) payload(id, eventType string, n int, to any) {
 }
 
 // invoke calls the agent through the gateway.
-func (w world) invoke(id, method, path string) (string, error) {
-	req, err := http.NewRequestWithContext(harness.Context(w), method, holdfast.apiURL+"/v1/sessions/"+id+"/invoke"+path, nil)
+func (w world) invoke(id, method, path, body string) (string, error) {
+	req, err := http.NewRequestWithContext(harness.Context(w), method, holdfast.apiURL+"/v1/sessions/"+id+"/invoke"+path, strings.NewReader(body))
 	if err != nil {
 		return "", err
 	}
@@ -187,12 +187,12 @@ func (w world) invoke(id, method, path string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	body, err := io.ReadAll(res.Body)
+	said, err := io.ReadAll(res.Body)
 	_ = res.Body.Close()
 	if err == nil && res.StatusCode != http.StatusOK {
-		err = fmt.Errorf("%s: %s", res.Status, body)
+		err = fmt.Errorf("%s: %s", res.Status, said)
 	}
-	return string(body), err
+	return string(said), err
 }
 
 // pods are those of a session's sandboxes.

@@ -3,7 +3,7 @@
 //
 //	GET  /health            200
 //	POST /eat               takes memory until something ends it
-//	GET  /kernel            what the kernel says it is
+//	POST /run               the body is a shell's script; answers what it wrote
 //	GET  /reach?to=a:b,…    one line for each address: whether a connection was made
 package main
 
@@ -13,6 +13,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/exec"
 	"strings"
 	"sync"
 	"time"
@@ -24,7 +25,7 @@ const reachTimeout = 2 * time.Second
 func main() {
 	http.HandleFunc("GET /health", func(http.ResponseWriter, *http.Request) {})
 	http.HandleFunc("POST /eat", func(http.ResponseWriter, *http.Request) { eat() })
-	http.HandleFunc("GET /kernel", kernel)
+	http.HandleFunc("POST /run", script)
 	http.HandleFunc("GET /reach", reach)
 	server := http.Server{Addr: "127.0.0.1:" + os.Getenv("PORT"), ReadHeaderTimeout: 10 * time.Second}
 	slog.Error("can't serve", "err", server.ListenAndServe())
@@ -42,13 +43,15 @@ func eat() {
 	}
 }
 
-func kernel(w http.ResponseWriter, _ *http.Request) {
-	version, err := os.ReadFile("/proc/version")
+func script(w http.ResponseWriter, r *http.Request) {
+	cmd := exec.CommandContext(r.Context(), "sh", "-e")
+	cmd.Stdin = r.Body
+	wrote, err := cmd.CombinedOutput()
 	if err != nil {
-		http.Error(w, err.Error(), http.StatusInternalServerError)
+		http.Error(w, fmt.Sprintf("%v: %s", err, wrote), http.StatusUnprocessableEntity)
 		return
 	}
-	_, _ = w.Write(version)
+	_, _ = w.Write(wrote)
 }
 
 func reach(w http.ResponseWriter, r *http.Request) {

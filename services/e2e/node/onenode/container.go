@@ -11,6 +11,10 @@ func (n *Node) containerdSocket() string { return n.path("containerd", "containe
 // startContainerd runs containerd on folders of its own. A root without
 // CAP_SYS_RESOURCE can't lower a process's OOM score, hence restrict_oom_score_adj.
 func (n *Node) startContainerd(ctx context.Context) error {
+	gvisor, err := n.gvisorRuntime()
+	if err != nil {
+		return err
+	}
 	config, err := n.write("containerd.toml", fmt.Sprintf(`version = 3
 root = '%[1]s/containerd/root'
 state = '%[1]s/containerd/state'
@@ -38,7 +42,7 @@ disabled_plugins = ['io.containerd.tracing.processor.v1.otlp', 'io.containerd.in
 [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc.options]
   BinaryName = '%[4]s/runc'
   SystemdCgroup = false
-`, n.root, n.containerdSocket(), pauseImage, n.parts))
+%[5]s`, n.root, n.containerdSocket(), pauseImage, n.parts, gvisor))
 	if err != nil {
 		return err
 	}

@@ -19,6 +19,8 @@ import (
 type Options struct {
 	// NetworkPolicies has them enforced.
 	NetworkPolicies bool
+	// GVisor adds gVisor beside runc, and the RuntimeClass GVisor.
+	GVisor bool
 }
 
 // Node is a running cluster.
@@ -78,6 +80,11 @@ func (n *Node) start(ctx context.Context) (err error) {
 		}
 	}
 	n.ReadyAfter = time.Since(began)
+	if n.options.GVisor {
+		if err := n.nameGVisor(ctx); err != nil {
+			return err
+		}
+	}
 	if n.options.NetworkPolicies {
 		return n.enforce(ctx)
 	}
