@@ -105,8 +105,8 @@ func (s *story) note(meta events.Meta, p session.Payload) {
 		s.last.messages = append(s.last.messages, m)
 	case session.RunStarted, session.RunTakenOver, session.RunInterrupted, session.RunFinished, session.RunFailed:
 		s.noteRun(meta, p)
-	case session.ClaimRequested, session.Claimed, session.Ready, session.Suspended, session.Resumed, session.Draining, session.Lost,
-		session.Failed, session.Released:
+	case session.ClaimRequested, session.Claimed, session.Ready, session.Suspended, session.Resumed, session.Draining,
+		session.Stayed, session.Lost, session.Failed, session.Released:
 		s.noteWorkload(meta, p)
 	default:
 		if id, ok := callOf(p); ok {

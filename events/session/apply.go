@@ -39,7 +39,7 @@ func (s *State) Evolve(meta events.Meta, p Payload) {
 	case Created, MessageReceived, ActivityNoted, SuspendRequested, ResumeRequested,
 		Extended, Expired, Terminated, EndRequested, Ended:
 		s.evolveLife(meta, p)
-	case ClaimRequested, Claimed, Ready, Suspended, Resumed, Draining, Lost, Failed, Released:
+	case ClaimRequested, Claimed, Ready, Suspended, Resumed, Draining, Stayed, Lost, Failed, Released:
 		s.evolveWorkload(meta, p)
 	case RunStarted, RunTakenOver, RunMessageRecorded, RunCancelRequested, RunInterrupted, RunFinished, RunFailed:
 		s.evolveRun(meta, p)
@@ -115,9 +115,18 @@ func (s *State) end(meta events.Meta, outcome Outcome, cause string) {
 
 func (s *State) evolveWorkload(meta events.Meta, p Payload) {
 	w := &s.Workload
-	if p, ok := p.(Draining); ok {
-		if w.Status == WorkloadReady && w.Generation == p.Generation && w.PodUID == p.PodUID && w.DrainingAt.IsZero() {
+	has := func(generation uint64, podUID string) bool {
+		return w.Status == WorkloadReady && w.Generation == generation && w.PodUID == podUID
+	}
+	switch p := p.(type) {
+	case Draining:
+		if has(p.Generation, p.PodUID) && w.DrainingAt.IsZero() {
 			w.DrainingAt = meta.Time
+		}
+		return
+	case Stayed:
+		if has(p.Generation, p.PodUID) {
+			w.DrainingAt = time.Time{}
 		}
 		return
 	}

@@ -10,13 +10,14 @@ import (
 type DeadlineKind string
 
 // The kinds of deadline and what happens at each: suspend or end (idle),
-// suspend (waiting), expire (max), fail (claim), deny or allow (approval), lapse
-// (execution).
+// suspend (waiting), expire (max), fail (claim), give up the sandbox (drain), deny or
+// allow (approval), lapse (execution).
 const (
 	DeadlineIdle      DeadlineKind = "idle"
 	DeadlineWaiting   DeadlineKind = "waiting"
 	DeadlineMax       DeadlineKind = "max"
 	DeadlineClaim     DeadlineKind = "claim"
+	DeadlineDrain     DeadlineKind = "drain"
 	DeadlineApproval  DeadlineKind = "approval"
 	DeadlineExecution DeadlineKind = "execution"
 )
@@ -48,6 +49,9 @@ func (s *State) Deadlines() []Deadline {
 	}
 	if at, ok := s.ClaimAt(); ok {
 		ds = append(ds, Deadline{Kind: DeadlineClaim, Service: events.ServiceWorkload, At: at})
+	}
+	if at, ok := s.DrainAt(); ok {
+		ds = append(ds, Deadline{Kind: DeadlineDrain, Service: events.ServiceWorkload, At: at})
 	}
 	return append(ds, s.callDeadlines()...)
 }
@@ -92,6 +96,15 @@ func (s *State) ClaimAt() (time.Time, bool) {
 	case WorkloadNone, WorkloadReady, WorkloadLost, WorkloadFailed, WorkloadReleased:
 	}
 	return time.Time{}, false
+}
+
+// DrainAt is when a sandbox whose place is to be left is given up, whoever uses it. One
+// that is being put away leaves by itself.
+func (s *State) DrainAt() (time.Time, bool) {
+	if s.Phase() != PhaseReady || s.Workload.DrainingAt.IsZero() || s.Terms.DrainGrace <= 0 {
+		return time.Time{}, false
+	}
+	return s.Workload.DrainingAt.Add(s.Terms.DrainGrace.D()), true
 }
 
 // IdleAt is when an unused ready sandbox has been idle for too long; ok is false

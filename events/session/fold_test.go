@@ -38,6 +38,7 @@ var (
 	created = payloads{session.Created{Owner: "alice", Terms: session.Terms{
 		OnIdle: "suspend", OnLoss: "restart", Suspends: true, Idle: events.Duration(15 * time.Minute), Max: events.Duration(8 * time.Hour),
 		Claim: events.Duration(time.Minute), SuspendWhileWaiting: events.Duration(2 * time.Minute),
+		DrainGrace: events.Duration(5 * time.Minute),
 	}}}
 	requested = then(created, session.ClaimRequested{Generation: 1, Deadline: at.Add(time.Hour)})
 	claimed   = then(requested, session.Claimed{Generation: 1, PodUID: "pod-1"})
@@ -212,12 +213,31 @@ func TestDeadlines(t *testing.T) {
 		{"held until minute 30", then(ready, session.ActivityNoted{Holder: "a", Until: minute(30)}), []session.Deadline{maxAge, d(session.DeadlineIdle, "", events.ServiceSession, minute(30+15))}},
 		{
 			"its place is to be left since minute 4", then(ready, session.Draining{Generation: 1, PodUID: "pod-1"}),
-			[]session.Deadline{maxAge, d(session.DeadlineIdle, "", events.ServiceSession, minute(4))},
+			[]session.Deadline{
+				maxAge, d(session.DeadlineIdle, "", events.ServiceSession, minute(4)), d(session.DeadlineDrain, "", events.ServiceWorkload, minute(4+5)),
+			},
+		},
+		{
+			"its place is to be left, and isn't any more",
+			then(ready, session.Draining{Generation: 1, PodUID: "pod-1"}, session.Stayed{Generation: 1, PodUID: "pod-1"}),
+			[]session.Deadline{maxAge, d(session.DeadlineIdle, "", events.ServiceSession, minute(3+15))},
+		},
+		{
+			"its place is to be left since minute 6, in a run",
+			then(running, session.Draining{Generation: 1, PodUID: "pod-1"}, session.Stayed{Generation: 1, PodUID: "pod-0"}),
+			[]session.Deadline{maxAge, d(session.DeadlineDrain, "", events.ServiceWorkload, minute(6+5))},
+		},
+		{
+			"its place is to be left, and it is put away",
+			then(ready, session.Draining{Generation: 1, PodUID: "pod-1"}, session.SuspendRequested{Cause: "draining"}),
+			[]session.Deadline{maxAge},
 		},
 		{
 			"its place is to be left, held until minute 30",
 			then(ready, session.ActivityNoted{Holder: "a", Until: minute(30)}, session.Draining{Generation: 1, PodUID: "pod-1"}),
-			[]session.Deadline{maxAge, d(session.DeadlineIdle, "", events.ServiceSession, minute(30))},
+			[]session.Deadline{
+				maxAge, d(session.DeadlineIdle, "", events.ServiceSession, minute(30)), d(session.DeadlineDrain, "", events.ServiceWorkload, minute(5+5)),
+			},
 		},
 		{
 			"the place of an earlier Pod is to be left", then(ready, session.Draining{Generation: 1, PodUID: "pod-0"}),

@@ -163,14 +163,22 @@ type Resumed struct {
 
 // Draining says that the sandbox's place is to be left: its node is cordoned, or its Pod
 // asked to go. A session that may be suspended is as soon as nobody uses it, and comes up
-// elsewhere; what is under way goes on as long as it may.
+// elsewhere; what is under way goes on for Terms.DrainGrace, and then the sandbox is lost.
 type Draining struct {
 	Generation uint64 `json:"generation"`
 	PodUID     string `json:"podUid"`
 	Cause      string `json:"cause"`
 }
 
-// Lost says that the sandbox is gone without our doing. WorkspaceKept tells
+// Stayed says that the sandbox needn't leave its place any more, because its node takes
+// Pods again.
+type Stayed struct {
+	Generation uint64 `json:"generation"`
+	PodUID     string `json:"podUid"`
+}
+
+// Lost says that the sandbox is gone without our doing, or has to be given up because it
+// had to leave its place and was in use for longer than Terms.DrainGrace. WorkspaceKept tells
 // whether a next generation finds its files again.
 type Lost struct {
 	Generation    uint64 `json:"generation"`

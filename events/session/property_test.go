@@ -153,6 +153,8 @@ func TestPropertyDeadlinesOfTheLiving(t *testing.T) {
 				ok = ok && d.At.Equal(s.MaxAt) && d.Service == events.ServiceSession
 			case session.DeadlineClaim:
 				ok = ok && s.Phase() != session.PhaseReady && d.Service == events.ServiceWorkload
+			case session.DeadlineDrain:
+				ok = ok && s.Phase() == session.PhaseReady && !s.Workload.DrainingAt.IsZero() && d.Service == events.ServiceWorkload
 			case session.DeadlineApproval:
 				ok = ok && c != nil && c.State == session.CallStatePending && d.Service == events.ServicePolicy
 			case session.DeadlineExecution:
@@ -203,7 +205,7 @@ func TestPropertyApplyIsDeterministic(t *testing.T) {
 func TestHistoriesReachEverything(t *testing.T) {
 	gen := rapid.Custom(func(rt *rapid.T) []events.Message { return sessiontest.Draw(rt, "ev.t1.s.s-1", 2, 80) })
 	types, phases := map[string]int{}, map[session.Phase]int{}
-	for seed := range 300 {
+	for seed := range 600 {
 		s := session.New()
 		for _, m := range gen.Example(seed) {
 			if err := s.Apply(m); err != nil {

@@ -27,6 +27,7 @@ const (
 	TypeSuspended      = "workload.suspended"
 	TypeResumed        = "workload.resumed"
 	TypeDraining       = "workload.draining"
+	TypeStayed         = "workload.stayed"
 	TypeLost           = "workload.lost"
 	TypeFailed         = "workload.failed"
 	TypeReleased       = "workload.released"
@@ -101,6 +102,7 @@ var registry = map[string]kind{
 	TypeSuspended:      v1[Suspended](events.ServiceWorkload),
 	TypeResumed:        v1[Resumed](events.ServiceWorkload),
 	TypeDraining:       v1[Draining](events.ServiceWorkload),
+	TypeStayed:         v1[Stayed](events.ServiceWorkload),
 	TypeLost:           v1[Lost](events.ServiceWorkload),
 	TypeFailed:         v1[Failed](events.ServiceWorkload),
 	TypeReleased:       v1[Released](events.ServiceWorkload),

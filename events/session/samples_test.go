@@ -48,6 +48,7 @@ func samples() []session.Payload {
 		session.Suspended{Generation: 2},
 		session.Resumed{Generation: 2, PodUID: "pod-3", Restarts: 1, Isolation: "namespaces", LayersMs: layers},
 		session.Draining{Generation: 2, PodUID: "pod-3", Cause: "node-cordoned"},
+		session.Stayed{Generation: 2, PodUID: "pod-3"},
 		session.Lost{Generation: 2, PodUID: "pod-3", Cause: "sandbox-died", WorkspaceKept: true},
 		session.Failed{Generation: 2, Cause: "claim-timeout", Detail: "not ready in 1m0s"},
 		session.Released{Generation: 2},

@@ -16,6 +16,7 @@ func (Ready) eventType() string                    { return TypeReady }
 func (Suspended) eventType() string                { return TypeSuspended }
 func (Resumed) eventType() string                  { return TypeResumed }
 func (Draining) eventType() string                 { return TypeDraining }
+func (Stayed) eventType() string                   { return TypeStayed }
 func (Lost) eventType() string                     { return TypeLost }
 func (Failed) eventType() string                   { return TypeFailed }
 func (Released) eventType() string                 { return TypeReleased }

@@ -98,7 +98,7 @@ func deadlinesOf(st *session.State) Deadlines {
 			nearest(&v.Approval, d.At)
 		case session.DeadlineExecution:
 			nearest(&v.Execution, d.At)
-		case session.DeadlineWaiting: // a way to save a sandbox, no promise to a client
+		case session.DeadlineWaiting, session.DeadlineDrain: // what becomes of a sandbox, no promise to a client
 		}
 	}
 	return v

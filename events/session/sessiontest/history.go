@@ -69,7 +69,7 @@ func (w *walk) terms() session.Terms {
 		Suspends: rapid.Bool().Draw(w.t, "suspends"),
 		Claim:    events.Duration(time.Minute), Idle: events.Duration(15 * time.Minute),
 		Max:                 events.Duration(rapid.SampledFrom([]time.Duration{30 * time.Minute, 8 * time.Hour}).Draw(w.t, "max")),
-		SuspendWhileWaiting: events.Duration(2 * time.Minute),
+		SuspendWhileWaiting: events.Duration(2 * time.Minute), DrainGrace: events.Duration(30 * time.Second),
 	}
 }
 

@@ -104,9 +104,13 @@ var workloadMoves = []move{
 		return payloads{session.Resumed{Generation: w.state.Workload.Generation, PodUID: w.id("pod"), Isolation: "namespaces"}}
 	}},
 	{events.ServiceWorkload, func(s *session.State, _ time.Time) bool {
-		return live(s) && status(s, session.WorkloadReady) && s.Workload.DrainingAt.IsZero()
+		return live(s) && status(s, session.WorkloadReady)
 	}, func(w *walk) payloads {
-		return payloads{session.Draining{Generation: w.state.Workload.Generation, PodUID: w.state.Workload.PodUID, Cause: "node-cordoned"}}
+		k := w.state.Workload
+		if k.DrainingAt.IsZero() {
+			return payloads{session.Draining{Generation: k.Generation, PodUID: k.PodUID, Cause: "node-cordoned"}}
+		}
+		return payloads{session.Stayed{Generation: k.Generation, PodUID: k.PodUID}}
 	}},
 	{events.ServiceWorkload, func(s *session.State, _ time.Time) bool {
 		return live(s) && (status(s, session.WorkloadReady, session.WorkloadSuspended) ||

@@ -3,8 +3,9 @@
 // (owner references do nothing without it), the namespace controller (namespaces
 // don't finish deleting), resource quotas (admission refuses everything until their
 // usage has been counted), each namespace's default service account, the root
-// certificate that projected tokens come with, and the protection of volumes in use
-// (their finalizers would never go).
+// certificate that projected tokens come with, the protection of volumes in use (their
+// finalizers would never go), and disruption budgets (admission refuses each eviction
+// that one covers until its Pods have been counted).
 package main
 
 import (
@@ -21,16 +22,19 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apiserver/pkg/quota/v1/generic"
 	"k8s.io/client-go/discovery/cached/memory"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/metadata/metadatainformer"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/restmapper"
+	"k8s.io/client-go/scale"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/controller-manager/pkg/informerfactory"
 	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/controller/certificates/rootcacertpublisher"
+	"k8s.io/kubernetes/pkg/controller/disruption"
 	"k8s.io/kubernetes/pkg/controller/garbagecollector"
 	"k8s.io/kubernetes/pkg/controller/namespace"
 	"k8s.io/kubernetes/pkg/controller/resourcequota"
@@ -92,6 +96,7 @@ func run(ctx context.Context, kubeconfig string) error {
 type parts struct {
 	client            kubernetes.Interface
 	metadata          metadata.Interface
+	scales            scale.ScalesGetter
 	mapper            *restmapper.DeferredDiscoveryRESTMapper
 	informers         informers.SharedInformerFactory
 	metadataInformers metadatainformer.SharedInformerFactory
@@ -115,10 +120,16 @@ func newParts(config *rest.Config) (*parts, error) {
 	if len(config.CAData) == 0 {
 		return nil, errors.New("the kubeconfig names no certificate authority")
 	}
+	mapper := restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(client.Discovery()))
+	scales, err := scale.NewForConfig(config, mapper, dynamic.LegacyAPIPathResolverFunc, scale.NewDiscoveryScaleKindResolver(client.Discovery()))
+	if err != nil {
+		return nil, err
+	}
 	p := &parts{
 		client:            client,
 		metadata:          meta,
-		mapper:            restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(client.Discovery())),
+		scales:            scales,
+		mapper:            mapper,
 		informers:         informers.NewSharedInformerFactory(client, resync),
 		metadataInformers: metadatainformer.NewSharedInformerFactory(meta, resync),
 		rootCA:            config.CAData,
@@ -154,6 +165,9 @@ func (p *parts) controllers(ctx context.Context) ([]func(context.Context), error
 		return nil, fmt.Errorf("volume claims: %w", err)
 	}
 	volumes := pvprotection.NewPVProtectionController(klog.FromContext(ctx), core.PersistentVolumes(), p.client)
+	budgets := disruption.NewDisruptionController(ctx, core.Pods(), p.informers.Policy().V1().PodDisruptionBudgets(),
+		core.ReplicationControllers(), p.informers.Apps().V1().ReplicaSets(), p.informers.Apps().V1().Deployments(),
+		p.informers.Apps().V1().StatefulSets(), p.client, p.mapper, p.scales, p.client.Discovery())
 	preferred := p.client.Discovery().ServerPreferredNamespacedResources
 	namespaces := namespace.NewNamespaceController(ctx, p.client, p.metadata, preferred, core.Namespaces(), resync, corev1.FinalizerKubernetes)
 	return []func(context.Context){
@@ -166,6 +180,7 @@ func (p *parts) controllers(ctx context.Context) ([]func(context.Context), error
 		func(ctx context.Context) { claims.Run(ctx, 2) },
 		func(ctx context.Context) { volumes.Run(ctx, 2) },
 		func(ctx context.Context) { publisher.Run(ctx, 2) },
+		budgets.Run,
 	}, nil
 }
 

@@ -45,7 +45,7 @@ func TestLivesAreLegal(t *testing.T) {
 	// own tools and a node that is left are too rare to be in a realistic mix.
 	rare := map[string]bool{
 		session.TypeRunCancelRequested: true, session.TypeExpired: true, session.TypeCallSuperseded: true, session.TypeCallDelegated: true,
-		session.TypeDraining: true,
+		session.TypeDraining: true, session.TypeStayed: true,
 	}
 	for _, name := range session.Types() {
 		if seen[name] == 0 && !rare[name] {

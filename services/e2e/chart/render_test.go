@@ -210,7 +210,7 @@ func budgetsSelect(t *testing.T, objects []client.Object) {
 	covered := map[string]bool{}
 	for _, o := range objects {
 		budget, ok := o.(*policyv1.PodDisruptionBudget)
-		if !ok {
+		if !ok || budget.Namespace != namespace {
 			continue
 		}
 		selector, err := metav1.LabelSelectorAsSelector(budget.Spec.Selector)
@@ -231,6 +231,28 @@ func budgetsSelect(t *testing.T, objects []client.Object) {
 	for owner := range all {
 		if owner != "install" && !strings.HasSuffix(owner, "-postgres") && !covered[owner] {
 			t.Errorf("%s has no budget", owner)
+		}
+	}
+}
+
+// Each tenant's sessions have the budget that package kuberights describes, but where the
+// workload service can't see that a drain waits for it, or it isn't wanted.
+func TestEvictionsAreHeldBack(t *testing.T) {
+	t.Parallel()
+	for set, want := range map[string]int{"": 2, "sandboxes.holdEvictions=false": 0, "sandboxes.watchNodes=false": 0} {
+		held := 0
+		for _, o := range render(t, "--set", "tenants[0].name=a,tenants[0].namespace=of-a,tenants[1].name=b,tenants[1].namespace=of-b", "--set", set) {
+			budget, ok := o.(*policyv1.PodDisruptionBudget)
+			if !ok || budget.Namespace == namespace {
+				continue
+			}
+			held++
+			if want := kuberights.Budget(); budget.Name != kuberights.BudgetName || !equality.Semantic.DeepEqual(budget.Spec, want) {
+				t.Errorf("the budget %s of %s is\n%+v, and should be\n%+v", budget.Name, budget.Namespace, budget.Spec, want)
+			}
+		}
+		if held != want {
+			t.Errorf("--set %s: %d tenants have a budget", set, held)
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -121,7 +122,7 @@ func agent(t testing.TB) string {
 }
 
 // grant makes the accounts with the rights that the chart gives them, and has the
-// tenant's namespace admit what the chart has it admit.
+// tenant's namespace admit what the chart has it admit, and hold its sessions.
 func (in *installation) grant() {
 	in.t.Helper()
 	ctx := in.t.Context()
@@ -142,6 +143,10 @@ func (in *installation) grant() {
 		}, metav1.CreateOptions{})
 		in.must(err)
 	}
+	_, err = in.kube.PolicyV1().PodDisruptionBudgets(in.ns).Create(ctx, &policyv1.PodDisruptionBudget{
+		ObjectMeta: metav1.ObjectMeta{Name: kuberights.BudgetName}, Spec: kuberights.Budget(),
+	}, metav1.CreateOptions{})
+	in.must(err)
 	named := metav1.ObjectMeta{Name: in.own + "-" + workloadAccount}
 	_, err = in.kube.RbacV1().ClusterRoles().Create(ctx, &rbacv1.ClusterRole{
 		ObjectMeta: named, Rules: slices.Concat(kuberights.Rules(kuberights.Cluster), kuberights.Rules(kuberights.Nodes)),

@@ -62,6 +62,20 @@ func (in *installation) pod(id string) *corev1.Pod {
 	return nil
 }
 
+// spare is a Pod of a runtime that no session has.
+func (in *installation) spare(runtime string) *corev1.Pod {
+	in.t.Helper()
+	pods, err := in.kube.CoreV1().Pods(in.ns).List(harness.Context(in.t), metav1.ListOptions{LabelSelector: agentsv1beta1.SandboxWarmPoolLabel})
+	in.must(err)
+	for i := range pods.Items {
+		if p := &pods.Items[i]; strings.HasSuffix(p.Labels[labelRuntime], runtime) && p.DeletionTimestamp == nil {
+			return p
+		}
+	}
+	in.t.Fatalf("nothing of %s is warm", runtime)
+	return nil
+}
+
 // poolHas waits until a runtime's pool has so many ready.
 func (in *installation) poolHas(runtime string, ready int32) {
 	in.t.Helper()

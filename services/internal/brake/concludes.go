@@ -31,7 +31,8 @@ func recordConcludes(r events.Record, by events.Service) bool {
 func payloadConcludes(p session.Payload) bool {
 	switch p := p.(type) {
 	case session.Expired, session.Terminated, session.EndRequested, session.Ended, session.SuspendRequested,
-		session.Claimed, session.Ready, session.Suspended, session.Resumed, session.Draining, session.Lost, session.Failed, session.Released,
+		session.Claimed, session.Ready, session.Suspended, session.Resumed, session.Draining, session.Stayed,
+		session.Lost, session.Failed, session.Released,
 		session.RunTakenOver, session.RunMessageRecorded, session.RunCancelRequested, session.RunInterrupted,
 		session.RunFinished, session.RunFailed,
 		session.CallAnswerRefused, session.CallDenied, session.CallExpired, session.CallCancelled, session.CallSuperseded,

@@ -31,6 +31,7 @@ var Terms = session.Terms{
 	Kind: "agent", Adapter: "agui", Policy: "coder", OnIdle: "suspend", OnLoss: "restart", Suspends: true,
 	Claim: events.Duration(time.Minute), Idle: events.Duration(15 * time.Minute),
 	Max: events.Duration(8 * time.Hour), SuspendWhileWaiting: events.Duration(2 * time.Minute),
+	DrainGrace: events.Duration(30 * time.Second),
 }
 
 // Past is what has happened to a session.

@@ -5,7 +5,8 @@
 // They are as few as the driver's calls: it reads no Secret, enters no Pod, makes no Pod
 // itself, and has rights in the tenants' namespaces alone but for what is about no
 // namespace (who a token is of, which node is cordoned) and about its own (which replica
-// sweeps).
+// sweeps). Beside them is the one thing that the cluster does for it in each tenant's
+// namespace: it refuses to evict sessions.
 package kuberights
 
 import (

@@ -1,8 +1,8 @@
 // Package kubetest gives tests a Kubernetes cluster: a real API server on a real etcd,
 // Kubernetes' own controllers for what every cluster has (garbage collection, quotas,
-// namespaces, service accounts, protection of volumes), the unmodified agent-sandbox
-// controllers, and nodes whose containers are processes of this machine (package
-// kubelet says what these do and don't).
+// namespaces, service accounts, protection of volumes, disruption budgets), the
+// unmodified agent-sandbox controllers, and nodes whose containers are processes of this
+// machine (package kubelet says what these do and don't).
 //
 //	func TestMain(m *testing.M) { kubetest.Exit(m) }
 //

@@ -55,7 +55,7 @@ func Due(kind session.DeadlineKind) func(*session.State, time.Time) ([]events.Re
 			return dueIdle(s, now)
 		case session.DeadlineWaiting:
 			return dueWaiting(s, now)
-		case session.DeadlineClaim, session.DeadlineApproval, session.DeadlineExecution:
+		case session.DeadlineClaim, session.DeadlineDrain, session.DeadlineApproval, session.DeadlineExecution:
 			return nil, nil // another service's
 		}
 		return nil, nil

@@ -33,7 +33,7 @@ func (d *Driver) verdict(s sight) verdict {
 	m, was := d.memos.of(s.claim)
 	state, cause := s.state(was)
 	missing := cause == driver.CauseSandboxDeleted || cause == driver.CausePodDeleted
-	if cause == driver.CausePodDeleted && m.warned == was.incarnation && m.why != driver.CauseCordoned {
+	if cause == driver.CausePodDeleted && m.warned == was.incarnation && m.why == driver.CauseEvicted {
 		cause = m.why
 	}
 	return verdict{was, state, cause, !missing || m.seen == was.incarnation}
@@ -66,18 +66,27 @@ func (d *Driver) judge(s sight) {
 	d.events.Put(driver.Event{Ref: ref, SandboxUID: string(v.sandbox), PodUID: v.incarnation, Cause: v.cause})
 }
 
-// warn tells of an incarnation that has to leave its place, once for each reason.
+// warn tells of an incarnation that has to leave its place, once for each reason, and when
+// it hasn't any more.
 func (d *Driver) warn(ref driver.Ref, s sight, v verdict) {
 	why := d.leaves(s, v)
 	if v.state == driver.StateRunning && len(s.pods) == 1 && s.pods[0].DeletionTimestamp != nil {
 		d.writes.AddAfter(keyOf(s.claim), time.Until(goneAt(s.pods[0]))+time.Millisecond) // judged again then
 	}
 	m, _ := d.memos.of(s.claim)
-	if why == "" || m.warned == v.incarnation && m.why == why {
+	said := ""
+	if m.warned == v.incarnation {
+		said = m.why
+	}
+	// A Pod that was asked to go goes; only a node takes back what it said.
+	stays := why == "" && said == driver.CauseCordoned && v.state == driver.StateRunning
+	if why == said || why == "" && !stays {
 		return
 	}
 	d.memos.change(s.claim.UID, func(m *memo) { m.warned, m.why = v.incarnation, why })
-	d.events.Put(driver.Event{Ref: ref, SandboxUID: string(v.sandbox), PodUID: v.incarnation, Cause: why, Draining: true})
+	d.events.Put(driver.Event{
+		Ref: ref, SandboxUID: string(v.sandbox), PodUID: v.incarnation, Cause: why, Draining: !stays, Stays: stays,
+	})
 }
 
 // leaves is why a claim's incarnation has to leave its place; "" where it hasn't.

@@ -351,17 +351,21 @@ func TestClaimOnACordonedNodeHasToLeave(t *testing.T) {
 	drivertest.Eventually(t, "it may stay", func() bool { return b.Leaving(c.Ref) == "" })
 }
 
-// What is idle on a cordoned node can be put away before the node is drained.
+// What is idle on a cordoned node can be put away before the node is drained, and may stay
+// once the node takes Pods again.
 func TestCordonedNodeIsToldOf(t *testing.T) {
 	t.Parallel()
 	b := set(t)
 	node := b.cluster.Node(t)
 	c := b.claimOn("s-1", node)
 	box := drivertest.Start(t, b, c)
-	b.cluster.Cordon(t, node, true)
-	want := driver.Event{Ref: c.Ref, SandboxUID: box.SandboxUID, PodUID: box.PodUID, Cause: driver.CauseCordoned, Draining: true}
-	if got := b.event(true); got != want {
-		t.Errorf("told %+v, want %+v", got, want)
+	leave := driver.Event{Ref: c.Ref, SandboxUID: box.SandboxUID, PodUID: box.PodUID, Cause: driver.CauseCordoned, Draining: true}
+	stay := driver.Event{Ref: c.Ref, SandboxUID: box.SandboxUID, PodUID: box.PodUID, Stays: true}
+	for _, want := range []driver.Event{leave, stay, leave} {
+		b.cluster.Cordon(t, node, want.Draining)
+		if got := b.event(want.Draining); got != want {
+			t.Errorf("told %+v, want %+v", got, want)
+		}
 	}
 	if at, err := b.Locate(t.Context(), c.Ref); err != nil || at.PodUID != box.PodUID {
 		t.Errorf("located at %+v, %v: it runs on", at, err)

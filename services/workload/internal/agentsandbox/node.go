@@ -16,13 +16,14 @@ func (d *Driver) watchNodes(ctx context.Context) error {
 	}
 	d.nodeFactory = informers.NewSharedInformerFactoryWithOptions(d.kube, 0, informers.WithTransform(leanNode))
 	d.nodes = d.nodeFactory.Core().V1().Nodes().Informer()
-	changed := func(o any) {
-		if node, ok := o.(*corev1.Node); ok && node.Spec.Unschedulable {
+	changed := func(was, is any) {
+		before, _ := was.(*corev1.Node)
+		if node, ok := is.(*corev1.Node); ok && node.Spec.Unschedulable != (before != nil && before.Spec.Unschedulable) {
 			d.left(node.Name)
 		}
 	}
 	if _, err := d.nodes.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc: changed, UpdateFunc: func(_, o any) { changed(o) },
+		AddFunc: func(o any) { changed(nil, o) }, UpdateFunc: changed,
 	}); err != nil {
 		return fmt.Errorf("watch nodes: %w", err)
 	}
@@ -44,7 +45,7 @@ func leanNode(o any) (any, error) {
 	return o, nil
 }
 
-// left judges what runs on a node that is to be left.
+// left judges what runs on a node that is to be left, or isn't any more.
 func (d *Driver) left(node string) {
 	for _, s := range d.scopes {
 		for _, pod := range indexed[corev1.Pod](s.pods, byNode, node) {

@@ -91,11 +91,15 @@ func (a *App) step(
 	return err
 }
 
-// Due acts on a claim deadline that the view says has passed.
-func (a *App) Due(ctx context.Context, tenant, id string, _ session.Deadline) error {
+// Due acts on a deadline that the view says has passed: a claim's, or that of a sandbox
+// that has to leave its place.
+func (a *App) Due(ctx context.Context, tenant, id string, d session.Deadline) error {
 	w, err := a.look(ctx, tenant, id)
 	if err != nil {
 		return err
+	}
+	if d.Kind == session.DeadlineDrain {
+		return a.overstayed(ctx, w)
 	}
 	cause, detail := a.explain(ctx, w)
 	return a.step(ctx, tenant, id, "deadline:claim", decider.Due(a.keeps(ctx, w), cause, detail))

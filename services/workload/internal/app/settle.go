@@ -402,9 +402,35 @@ func (a *App) leaving(ctx context.Context, w want) error {
 	if cause == "" {
 		return nil
 	}
-	return a.step(ctx, w.ref.Tenant, w.ref.Session, "draining", decider.Draining(session.Draining{
-		Generation: w.ref.Generation, PodUID: w.podUID, Cause: cause,
+	return a.draining(ctx, w.ref, w.podUID, cause)
+}
+
+// draining appends that a sandbox has to leave its place.
+func (a *App) draining(ctx context.Context, ref driver.Ref, podUID, cause string) error {
+	return a.step(ctx, ref.Tenant, ref.Session, "draining", decider.Draining(session.Draining{
+		Generation: ref.Generation, PodUID: podUID, Cause: cause,
 	}))
+}
+
+// overstayed gives up a sandbox that has to leave its place and is still in use, unless it
+// may stay by now, which may not have been told.
+func (a *App) overstayed(ctx context.Context, w want) error {
+	d, ok := a.driver.(driver.Leaver)
+	if !ok {
+		return nil
+	}
+	cause := d.Leaving(w.ref)
+	if cause == "" {
+		return a.stayed(ctx, w.ref, w.podUID)
+	}
+	return a.step(ctx, w.ref.Tenant, w.ref.Session, "deadline:drain", decider.Overstayed(session.Lost{
+		Generation: w.ref.Generation, PodUID: w.podUID, Cause: cause, WorkspaceKept: a.keeps(ctx, w),
+	}))
+}
+
+// stayed appends that a sandbox needn't leave its place any more.
+func (a *App) stayed(ctx context.Context, ref driver.Ref, podUID string) error {
+	return a.step(ctx, ref.Tenant, ref.Session, "stayed", decider.Stayed(session.Stayed{Generation: ref.Generation, PodUID: podUID}))
 }
 
 // whereIs locates a sandbox that is ready in the log.

@@ -6,10 +6,8 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/holdfast-io/holdfast/events/session"
 	"github.com/holdfast-io/holdfast/projections"
 	"github.com/holdfast-io/holdfast/services/internal/reactor"
-	"github.com/holdfast-io/holdfast/services/workload/internal/decider"
 	"github.com/holdfast-io/holdfast/services/workload/internal/driver"
 )
 
@@ -37,8 +35,8 @@ func (a *App) Watch(ctx context.Context, runtimes Runtimes) error {
 				return driver.ErrClosed
 			}
 			switch {
-			case e.Draining:
-				a.draining(ctx, e)
+			case e.Draining, e.Stays:
+				a.placed(ctx, e)
 				continue
 			case !e.Began:
 				a.ended(ctx, e)
@@ -79,14 +77,19 @@ func (a *App) ended(ctx context.Context, e driver.Event) {
 	a.requeue.Enqueue(reactor.Key{Tenant: e.Tenant, Session: e.Session})
 }
 
-// draining appends that a sandbox has to leave its place; the session service then puts
-// it away once nobody uses it. What can't be appended now is a loss later.
-func (a *App) draining(ctx context.Context, e driver.Event) {
-	err := a.step(ctx, e.Tenant, e.Session, "draining", decider.Draining(session.Draining{
-		Generation: e.Generation, PodUID: e.PodUID, Cause: e.Cause,
-	}))
+// placed appends that a sandbox has to leave its place, or hasn't any more; the session
+// service puts away what has to once nobody uses it. What can't be appended now is a loss
+// later, or is found when the grace for leaving is over.
+func (a *App) placed(ctx context.Context, e driver.Event) {
+	var err error
+	if e.Stays {
+		err = a.stayed(ctx, e.Ref, e.PodUID)
+	} else {
+		err = a.draining(ctx, e.Ref, e.PodUID, e.Cause)
+	}
 	if err != nil {
-		a.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "draining not recorded", slog.String("session", e.Session), slog.Any("error", err))
+		a.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "whether a sandbox has to leave its place not recorded",
+			slog.String("session", e.Session), slog.Any("error", err))
 	}
 }
 

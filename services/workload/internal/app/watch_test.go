@@ -218,6 +218,13 @@ func TestDraining(t *testing.T) {
 		if s := w.state(); s.Workload.Status != session.WorkloadReady || s.Workload.DrainingAt.IsZero() {
 			t.Errorf("the sandbox is %s, draining since %v", s.Workload.Status, s.Workload.DrainingAt)
 		}
+		for _, other := range []string{"another", pod, pod} {
+			w.driver.events <- driver.Event{Ref: leave.Ref, PodUID: other, Stays: true}
+			synctest.Wait()
+		}
+		if s := w.state(); s.Workload.Status != session.WorkloadReady || !s.Workload.DrainingAt.IsZero() {
+			t.Errorf("the sandbox that may stay is %s, draining since %v", s.Workload.Status, s.Workload.DrainingAt)
+		}
 		cancel()
 		if err := <-done; err != nil {
 			t.Error(err)
@@ -379,16 +386,20 @@ func TestApplyRuntime(t *testing.T) {
 	w.want(session.PhaseReady, 1)
 }
 
-// moving is a driver whose sandboxes have to leave their place, from the first on.
-type moving struct{ driver.Driver }
+// moving is a driver whose sandboxes have to leave their place, from the first on and for
+// as long as there is a reason.
+type moving struct {
+	driver.Driver
+	why string
+}
 
-func (moving) Leaving(driver.Ref) string { return driver.CauseCordoned }
+func (m *moving) Leaving(driver.Ref) string { return m.why }
 
 // A sandbox that had to leave its place before it was ready is to be put away as any other.
 func TestReadyWhereItCannotStay(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.app.UseDriver(moving{w.driver})
+	w.app.UseDriver(&moving{w.driver, driver.CauseCordoned})
 	w.settle()
 	s := w.state()
 	if s.Workload.Status != session.WorkloadReady || s.Workload.DrainingAt.IsZero() {
@@ -397,5 +408,40 @@ func TestReadyWhereItCannotStay(t *testing.T) {
 	w.settle() // says it once
 	if again := w.state(); again.N != s.N {
 		t.Errorf("the log goes on from %d to %d", s.N, again.N)
+	}
+}
+
+// What is in use where it can't stay has its grace, and then it is lost for that reason;
+// where it may stay by then, it does.
+func TestOverstayed(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		later time.Duration
+		why   string
+		want  session.WorkloadStatus
+	}{
+		"in time":       {given.Terms.DrainGrace.D() - 1, driver.CauseCordoned, session.WorkloadReady},
+		"over":          {given.Terms.DrainGrace.D(), driver.CauseCordoned, session.WorkloadLost},
+		"over, evicted": {given.Terms.DrainGrace.D(), driver.CauseEvicted, session.WorkloadLost},
+		"it may stay":   {given.Terms.DrainGrace.D(), "", session.WorkloadReady},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			d := &moving{w.driver, driver.CauseCordoned}
+			w.app.UseDriver(d)
+			w.settle()
+			w.append(session.MessageReceived{MessageID: "m-1", RunID: "r-1", Requester: "alice"})
+			w.append(session.RunStarted{RunID: "r-1", Generation: 1, PodUID: w.state().Workload.PodUID, Requester: "alice"})
+			d.why = tc.why
+			w.now = w.now.Add(tc.later)
+			if err := w.app.Due(t.Context(), key.Tenant, key.Session, session.Deadline{Kind: session.DeadlineDrain}); err != nil {
+				t.Fatal(err)
+			}
+			s := w.state().Workload
+			if s.Status != tc.want || s.Status == session.WorkloadLost && s.Cause != tc.why || s.DrainingAt.IsZero() != (tc.why == "" || tc.want == session.WorkloadLost) {
+				t.Errorf("it is %s %q, draining since %v", s.Status, s.Cause, s.DrainingAt)
+			}
+		})
 	}
 }

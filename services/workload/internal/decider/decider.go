@@ -154,9 +154,9 @@ func Failed(p session.Failed, kept bool) Decide {
 const maxFailures = 3
 
 // fruitless words a claim that came to nothing: the end of a session that never
-// worked, and a loss for one that did.
+// worked, and a loss for one that did, or whose place was at fault.
 func fruitless(s *session.State, p session.Failed, kept bool) ([]events.Record, error) {
-	if w := s.Workload; w.WasReady && w.Failures+1 < maxFailures {
+	if w := s.Workload; (w.WasReady || p.Cause == CausePlace) && w.Failures+1 < maxFailures {
 		return records(session.Lost{Generation: p.Generation, Cause: p.Cause, WorkspaceKept: kept})
 	}
 	return records(p)
@@ -178,6 +178,29 @@ func Draining(p session.Draining) Decide {
 			return nil, nil
 		}
 		return records(p)
+	}
+}
+
+// Stayed records that a sandbox needn't leave its place any more.
+func Stayed(p session.Stayed) Decide {
+	return func(s *session.State, _ time.Time) ([]events.Record, error) {
+		w := s.Workload
+		if s.Ending || s.Ended || w.Status != session.WorkloadReady || w.Generation != p.Generation || w.PodUID != p.PodUID ||
+			w.DrainingAt.IsZero() {
+			return nil, nil
+		}
+		return records(p)
+	}
+}
+
+// Overstayed gives up a sandbox that has to leave its place and that is in use although
+// the grace for it is over.
+func Overstayed(p session.Lost) Decide {
+	return func(s *session.State, now time.Time) ([]events.Record, error) {
+		if at, ok := s.DrainAt(); !ok || at.After(now) {
+			return nil, nil
+		}
+		return Lost(p)(s, now)
 	}
 }
 
@@ -211,6 +234,8 @@ const (
 	CauseBind       = "bind-refused"
 	CauseWorkspace  = "workspace-gone"
 	CauseForeign    = "sandbox-name-taken"
+	// CausePlace is driver.CauseNode: another sandbox, elsewhere, may well start.
+	CausePlace = "node-not-ready"
 )
 
 // Due decides the claim deadline; it is checked here again. A resume that came to

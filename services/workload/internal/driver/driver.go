@@ -229,4 +229,6 @@ type Event struct {
 	Began      bool   `json:"began,omitempty"`
 	// Draining says that the incarnation runs, but has to leave its place.
 	Draining bool `json:"draining,omitempty"`
+	// Stays takes that back.
+	Stays bool `json:"stays,omitempty"`
 }

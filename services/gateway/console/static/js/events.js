@@ -35,6 +35,7 @@ const LINES = {
   'workload.suspended': () => line('Sandbox suspended, workspace kept'),
   'workload.resumed': (d) => line(`Sandbox resumed${layers(d.layersMs)}`, 'good'),
   'workload.draining': (d) => line(`Sandbox has to leave its place: ${d.cause}`),
+  'workload.stayed': () => line('Sandbox may stay where it is'),
   'workload.lost': (d) => line(`Sandbox lost: ${d.cause}; its workspace is ${d.workspaceKept ? 'kept' : 'gone'}`, 'bad'),
   'workload.failed': (d) => line(`Sandbox failed: ${d.cause}${d.detail ? ` — ${d.detail}` : ''}`, 'bad'),
   'workload.released': () => line('Sandbox released'),
