@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -16,9 +17,9 @@ import (
 	"github.com/holdfast-io/holdfast/services/e2e/node/onenode"
 )
 
-// TestDrain: the node is cordoned and the sandbox's Pod evicted, as `kubectl drain`
-// does it. The session says that it has none, and goes on with its file where the node
-// takes Pods again.
+// TestDrain: the node is cordoned and the eviction of the sandbox's Pod asked for until it
+// is gone, as `kubectl drain` does it. The session is put away, and goes on with its file
+// where the node takes Pods again.
 func TestDrain(t *testing.T) {
 	w := newWorld(t)
 	w.runtime("drained", 0, keeping)
@@ -29,9 +30,13 @@ func TestDrain(t *testing.T) {
 	t.Cleanup(func() { cordon(t, false) })
 	for _, p := range w.pods(s.ID) {
 		eviction := &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name}}
-		if err := cluster.Client.SubResource("eviction").Create(harness.Context(t), &p, eviction); client.IgnoreNotFound(err) != nil {
-			t.Fatal(err)
-		}
+		harness.Eventually(t, "the drain gets through", func() bool {
+			err := cluster.Client.SubResource("eviction").Create(harness.Context(t), &p, eviction)
+			if err != nil && !apierrors.IsTooManyRequests(err) && !apierrors.IsNotFound(err) {
+				t.Fatal(err)
+			}
+			return apierrors.IsNotFound(err)
+		})
 	}
 	w.until(s.ID, "it has no sandbox", func(s *api.Session) bool { return s.Phase != api.SessionPhaseReady })
 	cordon(t, false)
