@@ -43,6 +43,10 @@ const (
 	EntrypointFailed   EntrypointState = "failed"
 )
 
+// Answers says whether an entrypoint that is so can be asked: there is none that would have
+// to be waited for.
+func (s EntrypointState) Answers() bool { return s == EntrypointReady || s == EntrypointNone }
+
 // Health is what sandboxd says of itself.
 type Health struct {
 	PodUID     string          `json:"podUid"`

@@ -49,7 +49,7 @@ func (d *Driver) ensure(ctx context.Context, c driver.Claim, create bool) (drive
 		return driver.Sandbox{}, err
 	}
 	defer unlock()
-	claim, err := d.admit(ctx, key, c.Ref, c.Intent)
+	claim, err := d.admit(ctx, key, c.Ref, c.Intent, !create)
 	if err != nil {
 		return driver.Sandbox{}, err
 	}
@@ -105,15 +105,17 @@ func (d *Driver) again(ctx context.Context, c driver.Claim, claim *extensionsv1b
 }
 
 // admit checks an intent against the newest that is known of the session, and gives
-// ref's claim, nil for none. It is ErrForeign where the name is somebody else's.
-func (d *Driver) admit(ctx context.Context, key types.NamespacedName, ref driver.Ref, intent uint64) (*extensionsv1beta1.SandboxClaim, error) {
+// ref's claim, nil for none. It is ErrForeign where the name is somebody else's. ask has the
+// API server asked for a claim that the informer doesn't show; who is about to make it needs
+// no answer beforehand.
+func (d *Driver) admit(ctx context.Context, key types.NamespacedName, ref driver.Ref, intent uint64, ask bool) (*extensionsv1beta1.SandboxClaim, error) {
 	newest, _ := d.released.Get(ref.Key())
 	for _, claim := range d.claimsOf(key.Namespace, ref.Key()) {
 		m, _ := d.memos.of(claim)
 		newest = max(newest, m.intent)
 	}
 	claim := d.sight(key).claim
-	if claim == nil {
+	if claim == nil && ask {
 		var err error
 		claim, err = d.ext.ExtensionsV1beta1().SandboxClaims(key.Namespace).Get(ctx, key.Name, metav1.GetOptions{})
 		switch {

@@ -269,19 +269,15 @@ func (d *Driver) Bind(ctx context.Context, ref driver.Ref, bind string) (sandbox
 	if err != nil {
 		return sandboxapi.Health{}, err
 	}
-	health, err := driver.Bind(ctx, at.URL, bind)
-	if err != nil {
-		err = errors.Join(err, d.hopeless(ref))
-	}
-	return health, err
+	return driver.Bind(ctx, at.URL, bind)
 }
 
 // Ready waits until the sandbox's entrypoint answers, and its volume would outlive it. The
 // entrypoint's end is the kubelet's to know: sandboxd is in another container.
-func (d *Driver) Ready(ctx context.Context, ref driver.Ref) (sandboxapi.Health, error) {
+func (d *Driver) Ready(ctx context.Context, ref driver.Ref, bound sandboxapi.Health) (sandboxapi.Health, error) {
 	at, err := d.Locate(ctx, ref)
 	if err != nil {
-		return sandboxapi.Health{}, errors.Join(err, d.hopeless(ref))
+		return sandboxapi.Health{}, errors.Join(err, d.failedAgent(ref))
 	}
 	key, err := d.keyFor(ref)
 	if err != nil {
@@ -295,7 +291,7 @@ func (d *Driver) Ready(ctx context.Context, ref driver.Ref) (sandboxapi.Health, 
 	go func() {
 		defer close(watching)
 		for {
-			if err := d.hopeless(ref); err != nil {
+			if err := d.failedAgent(ref); err != nil {
 				cancel(err)
 				return
 			}
@@ -306,11 +302,11 @@ func (d *Driver) Ready(ctx context.Context, ref driver.Ref) (sandboxapi.Health, 
 			}
 		}
 	}()
-	health, err := driver.Ready(ctx, at.URL)
+	health, err := driver.Ready(ctx, at.URL, bound)
 	if err == nil {
 		err = d.lasting(ctx, ref, key)
 	}
-	if cause := context.Cause(ctx); err != nil && (errors.Is(cause, driver.ErrEntrypoint) || errors.Is(cause, driver.ErrStart)) {
+	if cause := context.Cause(ctx); err != nil && errors.Is(cause, driver.ErrEntrypoint) {
 		err = cause
 	}
 	cancel(nil)

@@ -73,6 +73,10 @@ func (ms *memos) forget(claim types.UID) {
 	delete(ms.by, claim)
 }
 
+// writtenDown is when what was handed out is put on its claim: after the start, whose calls
+// it would only slow down. The log has it first.
+const writtenDown = 250 * time.Millisecond
+
 // conflictAgain is how soon a record is compared again with what stands on its claim.
 const conflictAgain = 50 * time.Millisecond
 

@@ -27,7 +27,7 @@ func (d *Driver) Suspend(ctx context.Context, ref driver.Ref, intent uint64) err
 		return err
 	}
 	defer unlock()
-	claim, err := d.admit(ctx, key, ref, intent)
+	claim, err := d.admit(ctx, key, ref, intent, true)
 	if err != nil {
 		return err
 	}
@@ -134,7 +134,7 @@ func (d *Driver) Release(ctx context.Context, ref driver.Ref, intent uint64, kee
 		return err
 	}
 	defer unlock()
-	claim, err := d.admit(ctx, key, ref, intent)
+	claim, err := d.admit(ctx, key, ref, intent, true)
 	foreign := errors.Is(err, driver.ErrForeign)
 	if err != nil && !foreign {
 		return err
@@ -142,8 +142,7 @@ func (d *Driver) Release(ctx context.Context, ref driver.Ref, intent uint64, kee
 	stays := err // somebody else's; ours is gone, but for what is beside it
 	others := false
 	for _, other := range d.claimsOf(key.Namespace, ref.Key()) {
-		// One that is on its way out needs its volume no more.
-		others = others || other.Name != key.Name && other.DeletionTimestamp == nil
+		others = others || other.Name != key.Name
 	}
 	if claim != nil && !foreign {
 		s := d.sight(key)
@@ -158,7 +157,9 @@ func (d *Driver) Release(ctx context.Context, ref driver.Ref, intent uint64, kee
 		}
 	}
 	d.released.Add(ref.Key(), intent)
-	if keepWorkspace || others {
+	// A session is of one revision of its runtime: all of its generations have volumes, or none.
+	without := claim != nil && !foreign && claim.Annotations[annVolume] == "false"
+	if keepWorkspace || others || without {
 		return stays
 	}
 	if err := d.removeVolumes(ctx, key.Namespace, ref.Key()); err != nil {

@@ -2,6 +2,7 @@ package agentsandbox
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -22,8 +23,6 @@ type sight struct {
 	sandbox *agentsv1beta1.Sandbox
 	// pods are all that the sandbox controls, those on their way out too.
 	pods []*corev1.Pod
-	// node is the one that the only Pod is on, nil where that isn't known.
-	node *corev1.Node
 }
 
 // pod is the Pod that serves: the only one, and not on its way out.
@@ -99,9 +98,27 @@ func (s sight) holds(condition agentsv1beta1.ConditionType) bool {
 	return c != nil && c.Status == "True" && c.ObservedGeneration == s.sandbox.Generation
 }
 
+// ready says whether the Sandbox is. An adoption changes its spec by labels only, so what
+// its controller said before stands where nothing was handed out of the claim yet, and the
+// Pod itself says the same: the controller says it of the new spec some time after the
+// claim has it. What was handed out has been suspended since.
+func (s sight) ready(first bool) bool {
+	if !first {
+		return s.holds(agentsv1beta1.SandboxConditionReady)
+	}
+	return meta.IsStatusConditionTrue(s.sandbox.Status.Conditions, string(agentsv1beta1.SandboxConditionReady)) && podReady(s.pod())
+}
+
+func podReady(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+	})
+}
+
 // bindable says whether the Sandbox's Pod can be bound: the Sandbox is ready, or all
-// but the agent is, whose own failure is told when its entrypoint is waited for.
-func (s sight) bindable() bool {
+// but the agent is, whose own failure is told when its entrypoint is waited for. first says
+// that nothing was handed out of its claim before.
+func (s sight) bindable(first bool) bool {
 	pod := s.pod()
 	if pod == nil || s.suspended() || pod.Status.Phase != corev1.PodRunning || pod.Status.PodIP == "" {
 		return false
@@ -110,7 +127,7 @@ func (s sight) bindable() bool {
 	if sidecar == nil || !sidecar.Ready {
 		return false
 	}
-	if s.holds(agentsv1beta1.SandboxConditionReady) {
+	if s.ready(first) {
 		return true
 	}
 	_, over := agentEnd(pod)
@@ -184,6 +201,25 @@ func over(pod *corev1.Pod) bool {
 		}
 	}
 	return false
+}
+
+// nodeSilent is how long after its grace a Pod that was asked to go may still be there:
+// then nobody on its node tells any more how it is, and it isn't waited for.
+const nodeSilent = 30 * time.Second
+
+// goneAt is when a Pod that was asked to go is taken for over, whatever its node says.
+func goneAt(pod *corev1.Pod) time.Time {
+	return pod.DeletionTimestamp.Add(nodeSilent) // which is when its grace is over
+}
+
+// silent says that what is left of a claim is a Pod of which nobody tells that it ended.
+func (s sight) silent() bool {
+	for _, pod := range s.pods {
+		if pod.DeletionTimestamp == nil || time.Now().Before(goneAt(pod)) {
+			return false
+		}
+	}
+	return len(s.pods) > 0
 }
 
 // endOf says why a Pod is over; "" while it isn't. One that was asked to go runs until its

@@ -34,16 +34,7 @@ func (d *Driver) create(ctx context.Context, c driver.Claim, hadVolume bool) (dr
 	claims := d.ext.ExtensionsV1beta1().SandboxClaims(key.Namespace)
 	claim, err := claims.Create(ctx, newClaim(c, key, pool), metav1.CreateOptions{FieldManager: FieldManager})
 	if apierrors.IsAlreadyExists(err) {
-		// Another attempt, of another process or of one that died, has made it.
-		if claim, err = claims.Get(ctx, key.Name, metav1.GetOptions{}); err == nil {
-			err = d.known(c.Ref, claim)
-		}
-		if err == nil && claim.Annotations[annEpoch] != c.Epoch {
-			err = fmt.Errorf("claim %s: %w: it is of another epoch of the log", key, driver.ErrForeign)
-		}
-		if err == nil {
-			claim, err = d.want(ctx, c.Ref, claim, c.Intent, c.Until)
-		}
+		return d.madeBefore(ctx, c, key)
 	}
 	if err != nil {
 		return driver.Sandbox{}, fmt.Errorf("claim %s: %w", key, refusedCall(err))
@@ -55,6 +46,25 @@ func (d *Driver) create(ctx context.Context, c driver.Claim, hadVolume bool) (dr
 		}
 	})
 	return d.await(ctx, c, claim.UID, record{})
+}
+
+// madeBefore goes on with a claim that another attempt has made, of another process or of
+// one that died, and that the informer may not show yet.
+func (d *Driver) madeBefore(ctx context.Context, c driver.Claim, key types.NamespacedName) (driver.Sandbox, error) {
+	claim, err := d.ext.ExtensionsV1beta1().SandboxClaims(key.Namespace).Get(ctx, key.Name, metav1.GetOptions{})
+	if err == nil {
+		err = d.known(c.Ref, claim)
+	}
+	if err == nil && claim.Annotations[annEpoch] != c.Epoch {
+		err = fmt.Errorf("%w: it is of another epoch of the log", driver.ErrForeign)
+	}
+	if err == nil {
+		claim, err = d.want(ctx, c.Ref, claim, c.Intent, c.Until)
+	}
+	if err != nil {
+		return driver.Sandbox{}, fmt.Errorf("claim %s: %w", key, refusedCall(err))
+	}
+	return d.again(ctx, c, claim)
 }
 
 // newClaim is a claim as it is made. It adds nothing to the Pod: that would make its
@@ -119,7 +129,7 @@ func (d *Driver) await(ctx context.Context, c driver.Claim, uid types.UID, was r
 		if pod := s.pod(); pod != nil && pod.Status.PodIP != "" && incarnationOf(pod) != was.incarnation {
 			watch.lap(layerAddress, time.Now())
 		}
-		if s.bindable() && incarnationOf(s.pod()) != was.incarnation {
+		if s.bindable(was == record{}) && incarnationOf(s.pod()) != was.incarnation {
 			return true, nil
 		}
 		trouble := s.trouble()
@@ -147,7 +157,11 @@ func (d *Driver) await(ctx context.Context, c driver.Claim, uid types.UID, was r
 	watch.lap(layerSandbox, time.Now())
 	now := record{s.sandbox.UID, incarnationOf(s.pod()), was.volume}
 	d.memos.change(uid, func(m *memo) { m.handed, m.over, m.start, m.seen = now, recordOf(s.claim), nil, now.incarnation })
-	d.writes.Add(key)
+	if c.Runtime.HasVolume {
+		d.writes.Add(key) // the session isn't ready before its volume is its own
+	} else {
+		d.writes.AddAfter(key, writtenDown)
+	}
 	return d.handed(c.Ref, s, now, watch), nil
 }
 

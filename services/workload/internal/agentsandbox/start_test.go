@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/holdfast-io/holdfast/services/internal/sandboxapi"
 	"github.com/holdfast-io/holdfast/services/workload/internal/driver"
 	"github.com/holdfast-io/holdfast/services/workload/internal/driver/drivertest"
 )
@@ -206,7 +207,7 @@ func TestFailedAgentSaysItsLastWords(t *testing.T) {
 	c.Runtime.Revision, c.Runtime.Argv = 2, []string{"/bin/sh", "-c", "echo no such model >&2; exit 3"}
 	_, err := b.Claim(b.within(), c)
 	if err == nil {
-		_, err = b.Ready(b.within(), c.Ref)
+		_, err = b.Ready(b.within(), c.Ref, sandboxapi.Health{})
 	}
 	failed, ok := errors.AsType[*driver.EntrypointError](err)
 	if !ok || !errors.Is(err, driver.ErrEntrypoint) || !strings.Contains(failed.Words, "no such model") || failed.Reason != "exit code 3 (Error)" {

@@ -66,38 +66,20 @@ func (d *Driver) mark(ctx context.Context, ref driver.Ref, s sight, annotations 
 	if err != nil {
 		return "", err
 	}
-	for {
-		volume, err := volumes.Get(ctx, name, metav1.GetOptions{})
-		if err != nil {
-			return "", fmt.Errorf("volume of session %s: %w", ref.Session, err)
-		}
-		owners, has := volume.OwnerReferences, false
-		for _, o := range owners {
-			has = has || o.UID == owner.UID
-		}
-		if has && annotations == nil {
-			return volume.UID, nil
-		}
-		if !has {
-			owners = append(owners, owner)
-		}
-		said := map[string]string{annTenant: ref.Tenant, annSession: ref.Session, annEpoch: s.claim.Annotations[annEpoch]}
-		maps.Copy(said, annotations)
-		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
-			"uid": volume.UID, "resourceVersion": volume.ResourceVersion,
-			"labels": sessionLabels(ref.Key()), "annotations": said, "ownerReferences": owners,
-		}})
-		if err != nil {
-			return "", err
-		}
-		_, err = volumes.Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: FieldManager})
-		switch {
-		case err == nil:
-			return volume.UID, nil
-		case !apierrors.IsConflict(err):
-			return "", fmt.Errorf("volume of session %s: %w", ref.Session, err)
-		}
+	said := map[string]string{annTenant: ref.Tenant, annSession: ref.Session, annEpoch: s.claim.Annotations[annEpoch]}
+	maps.Copy(said, annotations)
+	// Owners are merged by their UID: the others stay, and nothing needs to be read before.
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"labels": sessionLabels(ref.Key()), "annotations": said, "ownerReferences": []metav1.OwnerReference{owner},
+	}})
+	if err != nil {
+		return "", err
 	}
+	volume, err := volumes.Patch(ctx, name, types.StrategicMergePatchType, patch, metav1.PatchOptions{FieldManager: FieldManager})
+	if err != nil {
+		return "", fmt.Errorf("volume of session %s: %w", ref.Session, err)
+	}
+	return volume.UID, nil
 }
 
 // namespaceUIDs are asked for once.

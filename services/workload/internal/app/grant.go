@@ -22,6 +22,7 @@ var _ remote.Granter = (*App)(nil)
 var (
 	errOtherPod  = errors.New("the bind is for another sandbox")
 	errNotWanted = errors.New("the session has no such sandbox any more")
+	errTooEarly  = errors.New("the session's claim isn't written down yet")
 )
 
 // Redeem gives a sandbox its session's token and config, for a bind that this
@@ -64,7 +65,12 @@ func (a *App) grantFor(ctx context.Context, b bind.Bind) (sandboxapi.Grant, erro
 	)
 	err = a.sessions.Read(ctx, subject, func(s eventlog.Snapshot[*session.State]) error {
 		st := s.State
-		if !s.Exists() || !serves(st, b) {
+		switch w := st.Workload; {
+		case !s.Exists():
+			return errNotWanted
+		case w.Status == session.WorkloadRequested && w.Generation == b.Generation && !st.Ending:
+			return errTooEarly
+		case !serves(st, b):
 			return errNotWanted
 		}
 		config, policyName = st.Config, st.Terms.Policy

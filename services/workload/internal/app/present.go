@@ -63,6 +63,8 @@ func refused(err error) error {
 		return problem.Wrap(api.CodeBindRefused, "The bind is past its claim's deadline.", err)
 	case errors.Is(err, errOtherPod):
 		return problem.Wrap(api.CodeBindRefused, "The bind is for another Pod.", err)
+	case errors.Is(err, errTooEarly): // whoever signed the bind is about to
+		return problem.Wrap(api.CodeNotReady, "The session's claim isn't written down yet; present the bind again.", err)
 	case errors.Is(err, errNotWanted):
 		return problem.Wrap(api.CodeBindRefused, "The session has no such sandbox any more.", err)
 	}

@@ -6,6 +6,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -20,6 +23,7 @@ import (
 	"github.com/holdfast-io/holdfast/services/internal/sandboxapi"
 	"github.com/holdfast-io/holdfast/services/internal/verbs"
 	"github.com/holdfast-io/holdfast/services/workload/internal/app"
+	"github.com/holdfast-io/holdfast/services/workload/internal/driver"
 )
 
 // reviewed says whose each token is; "" is one that Kubernetes can't be asked about.
@@ -151,5 +155,61 @@ func TestBindNamesTheGateway(t *testing.T) {
 	b, err := bind.Read(signer.Public().(ed25519.PublicKey), w.driver.boxes[ref].signed)
 	if err != nil || b.Agents != w.agents || b.PodUID != "pod-1" {
 		t.Errorf("%+v, %v", b, err)
+	}
+}
+
+// A Pod is bound while its claim is written down, in one look and with one bind; a Pod that
+// dies meanwhile is claimed again.
+func TestPodIsBoundMeanwhile(t *testing.T) {
+	t.Parallel()
+	for name, gone := range map[string]bool{"it lives": false, "it died": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.reviewer = reviewed{}
+			w.restart()
+			written := make(chan struct{})
+			w.driver.hooks["Bind"] = func() { <-written }
+			go func() {
+				defer close(written)
+				for w.state().Workload.Status != session.WorkloadClaimed {
+					runtime.Gosched()
+				}
+			}()
+			if gone {
+				w.driver.fail("Bind", 1, driver.ErrNotRunning)
+				w.driver.fail("Bind", 1, driver.ErrNotRunning)
+			}
+			w.settle()
+			w.want(session.PhaseReady, 1)
+			calls := slices.DeleteFunc(slices.Clone(w.driver.calls), func(c string) bool { return c != "Claim" && c != "Bind" })
+			want := []string{"Claim", "Bind"}
+			if gone { // the second time it is claimed at once
+				want = []string{"Claim", "Bind", "Bind", "Claim", "Bind"}
+			}
+			if !slices.Equal(calls, want) {
+				t.Errorf("%v", calls)
+			}
+			if layers := w.state().Workload.LayersMs; !maps.Equal(layers, map[string]int64{"bind": 0, "entrypoint": 0}) {
+				t.Errorf("layers %v", layers)
+			}
+		})
+	}
+}
+
+// Before a claim is written down nobody is granted anything for it, and is told to ask again.
+func TestPodPresentsTooEarly(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.reviewer = reviewed{"of-pod-1": "pod-1"}
+	w.restart()
+	w.append(session.ClaimRequested{Generation: 1, Deadline: w.now.Add(time.Minute)})
+	signed := w.sign(nil)
+	if grant, err := w.present("of-pod-1", signed, false); problem.From(err).Code != api.CodeNotReady || grant.Token != "" {
+		t.Errorf("granted %+v, %v", grant, err)
+	}
+	w.append(session.Terminated{})
+	if _, err := w.present("of-pod-1", signed, false); problem.From(err).Code != api.CodeBindRefused {
+		t.Errorf("of a session that ends: %v", err)
 	}
 }

@@ -202,10 +202,10 @@ func (d *scripted) Bind(ctx context.Context, ref driver.Ref, bind string) (sandb
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	b.bound, b.signed = grant.Token, bind
-	return sandboxapi.Health{Bound: true}, nil
+	return sandboxapi.Health{Bound: true, Entrypoint: sandboxapi.EntrypointStarting}, nil
 }
 
-func (d *scripted) Ready(ctx context.Context, ref driver.Ref) (sandboxapi.Health, error) {
+func (d *scripted) Ready(ctx context.Context, ref driver.Ref, _ sandboxapi.Health) (sandboxapi.Health, error) {
 	if err := d.enter("Ready"); err != nil {
 		return sandboxapi.Health{}, err
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"sync"
 	"time"
 
 	"github.com/holdfast-io/holdfast/events/session"
@@ -191,16 +192,41 @@ func (a *App) claim(ctx context.Context, w want) error {
 		return a.failed(ctx, w, err)
 	}
 	failpoint.Hit("workload-claimed")
-	return a.step(ctx, w.ref.Tenant, w.ref.Session, "claim", decider.Claimed(session.Claimed{
+	claimed := session.Claimed{
 		Generation: w.ref.Generation, SandboxUID: box.SandboxUID, PodUID: box.PodUID,
 		Path: string(box.Path), Isolation: box.Isolation, LayersMs: layers(box.Layers),
-	}))
+	}
+	step := func() error {
+		return a.step(ctx, w.ref.Tenant, w.ref.Session, "claim", decider.Claimed(claimed))
+	}
+	if a.cfg.Reviewer == nil {
+		return step()
+	}
+	// A Pod's bind goes by the gateway and has its token reviewed: meanwhile its claim is
+	// written down, without which it is granted nothing.
+	var stepped error
+	var writing sync.WaitGroup
+	writing.Go(func() { stepped = step() })
+	took, health, err := a.prepare(ctx, w, box.PodUID)
+	writing.Wait()
+	if stepped != nil || isGone(err) { // where it is gone, the next look claims it again
+		return stepped
+	}
+	w.podUID = box.PodUID
+	w.claimed.SandboxUID, w.claimed.Path, w.claimed.Isolation = claimed.SandboxUID, claimed.Path, claimed.Isolation
+	w.claimed.LayersMs, w.claimed.Since = claimed.LayersMs, a.cfg.Now()
+	return a.prepared(ctx, w, took, health, err)
 }
 
 // becomeReady binds the claimed sandbox and waits until its entrypoint answers. One
 // that died on its way, with a process of ours for example, is claimed again.
 func (a *App) becomeReady(ctx context.Context, w want) error {
 	took, health, err := a.prepare(ctx, w, w.podUID)
+	return a.prepared(ctx, w, took, health, err)
+}
+
+// prepared goes on with a claimed sandbox that was prepared, as prepare says.
+func (a *App) prepared(ctx context.Context, w want, took map[string]int64, health *answer, err error) error {
 	switch {
 	case isGone(err) && a.cfg.Now().Before(w.claimAt):
 		return errors.Join(errLater, a.claim(ctx, w))
@@ -254,13 +280,14 @@ func (a *App) prepare(ctx context.Context, w want, podUID string) (took map[stri
 	if err != nil {
 		return nil, nil, err
 	}
-	if _, err := a.driver.Bind(ctx, w.ref, signed); err != nil {
+	health, err := a.driver.Bind(ctx, w.ref, signed)
+	if err != nil {
 		return nil, nil, err
 	}
 	bound := a.cfg.Now()
 	wait, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	health, err := a.driver.Ready(wait, w.ref)
+	health, err = a.driver.Ready(wait, w.ref, health)
 	switch {
 	case err == nil:
 	case wait.Err() != nil && ctx.Err() == nil:

@@ -8,10 +8,13 @@ import (
 	"github.com/holdfast-io/holdfast/services/internal/sandboxapi"
 )
 
-// Ready waits until the entrypoint behind an endpoint's URL answers. It is
-// ErrEntrypoint when the entrypoint failed for good. Drivers build their Ready
-// on it.
-func Ready(ctx context.Context, endpoint string) (sandboxapi.Health, error) {
+// Ready waits until the entrypoint behind an endpoint's URL answers, unless it did when
+// the sandbox was bound. It is ErrEntrypoint when the entrypoint failed for good. Drivers
+// build their Ready on it.
+func Ready(ctx context.Context, endpoint string, bound sandboxapi.Health) (sandboxapi.Health, error) {
+	if bound.Entrypoint.Answers() {
+		return bound, nil
+	}
 	client, err := sandboxapi.NewClient(endpoint, "", 0)
 	if err != nil {
 		return sandboxapi.Health{}, err

@@ -36,9 +36,9 @@ type Driver interface {
 	// Bind hands the signed bind to the sandbox, which redeems it through the
 	// driver's [Granter]. Binding again with the same session is a success.
 	Bind(ctx context.Context, ref Ref, bind string) (sandboxapi.Health, error)
-	// Ready waits until the sandbox's entrypoint answers; ErrEntrypoint when it
-	// failed for good.
-	Ready(ctx context.Context, ref Ref) (sandboxapi.Health, error)
+	// Ready waits until the sandbox's entrypoint answers, and asks it no more where it did
+	// when it was bound, as bound says; ErrEntrypoint when it failed for good.
+	Ready(ctx context.Context, ref Ref, bound sandboxapi.Health) (sandboxapi.Health, error)
 
 	// List returns every sandbox that a session has.
 	List(ctx context.Context) ([]Found, error)

@@ -157,8 +157,10 @@ func (c Config) handlers() map[hostapi.Verb]hostapi.Handler {
 		hostapi.VerbBind: hostapi.Handle(func(ctx context.Context, b hostapi.Bind) (sandboxapi.Health, error) {
 			return d.Bind(ctx, b.Ref, b.Bind)
 		}),
-		hostapi.VerbReady: hostapi.Handle(d.Ready),
-		hostapi.VerbList:  hostapi.Handle(c.list),
+		hostapi.VerbReady: hostapi.Handle(func(ctx context.Context, ref driver.Ref) (sandboxapi.Health, error) {
+			return d.Ready(ctx, ref, sandboxapi.Health{})
+		}),
+		hostapi.VerbList: hostapi.Handle(c.list),
 		hostapi.VerbPool: hostapi.Handle(func(ctx context.Context, p hostapi.Pool) (hostapi.None, error) {
 			return hostapi.None{}, d.EnsurePool(ctx, p.Runtime, p.Size)
 		}),

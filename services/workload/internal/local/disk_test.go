@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/holdfast-io/holdfast/services/internal/sandboxapi"
 	"github.com/holdfast-io/holdfast/services/workload/internal/driver"
 	"github.com/holdfast-io/holdfast/services/workload/internal/driver/drivertest"
 )
@@ -204,7 +205,7 @@ func TestQuota(t *testing.T) {
 	if !strings.Contains(out, "quota") {
 		t.Errorf("33 MiB under a quota of 32: %q", out)
 	}
-	if _, err := d.Ready(t.Context(), c.Ref); err != nil {
+	if _, err := d.Ready(t.Context(), c.Ref, sandboxapi.Health{}); err != nil {
 		t.Errorf("the sandbox is gone: %v", err)
 	}
 }

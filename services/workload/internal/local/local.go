@@ -257,12 +257,12 @@ func (d *Driver) Bind(ctx context.Context, ref driver.Ref, bind string) (sandbox
 }
 
 // Ready waits until the sandbox's entrypoint answers.
-func (d *Driver) Ready(ctx context.Context, ref driver.Ref) (sandboxapi.Health, error) {
+func (d *Driver) Ready(ctx context.Context, ref driver.Ref, bound sandboxapi.Health) (sandboxapi.Health, error) {
 	ep, err := d.Locate(ctx, ref)
 	if err != nil {
 		return sandboxapi.Health{}, err
 	}
-	return driver.Ready(ctx, ep.URL)
+	return driver.Ready(ctx, ep.URL, bound)
 }
 
 // plain says that sandboxes aren't isolated.

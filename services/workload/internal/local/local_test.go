@@ -448,7 +448,7 @@ func TestLimits(t *testing.T) {
 		t.Errorf("390 MB held under a limit of 192 MB: exit %d", code)
 	}
 	drivertest.Eventually(t, "the agent answers", func() bool {
-		_, err := d.Ready(t.Context(), c.Ref)
+		_, err := d.Ready(t.Context(), c.Ref, sandboxapi.Health{})
 		return err == nil
 	})
 	if out, code := drivertest.Shell(t, d, c.Ref, "for i in $(seq 60); do sleep 100 >/dev/null 2>&1 & done"); code == 0 {

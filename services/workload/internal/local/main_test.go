@@ -159,7 +159,7 @@ func crashChild(dir string) {
 	}
 	_, err = d.Claim(ctx, c)
 	if err == nil {
-		_, err = d.Ready(ctx, c.Ref)
+		_, err = d.Ready(ctx, c.Ref, sandboxapi.Health{})
 	}
 	for deadline := time.Now().Add(20 * time.Second); err == nil && d.WarmReady("probe", 1) == 0; {
 		if time.Now().After(deadline) {

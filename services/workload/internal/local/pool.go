@@ -9,6 +9,7 @@ import (
 
 	"github.com/cenkalti/backoff/v5"
 
+	"github.com/holdfast-io/holdfast/services/internal/sandboxapi"
 	"github.com/holdfast-io/holdfast/services/workload/internal/driver"
 )
 
@@ -168,7 +169,7 @@ func (d *Driver) startWarm(spec driver.RuntimeSpec) error {
 		return errors.Join(fmt.Errorf("start a warm sandbox of %s: %w", spec.Name, err), d.remove(sb))
 	}
 	r, _ = d.peek(sb)
-	if _, err := driver.Ready(ctx, "unix:"+r.Socket); err != nil {
+	if _, err := driver.Ready(ctx, "unix:"+r.Socket, sandboxapi.Health{}); err != nil {
 		return errors.Join(fmt.Errorf("start a warm sandbox of %s: %w", spec.Name, err), d.removeWarm(sb))
 	}
 	d.mu.Lock()

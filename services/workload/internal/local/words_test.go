@@ -75,7 +75,7 @@ func TestFailedAgentsWords(t *testing.T) {
 	if _, err := d.Claim(t.Context(), c); err != nil {
 		t.Fatal(err)
 	}
-	_, err := d.Ready(t.Context(), c.Ref)
+	_, err := d.Ready(t.Context(), c.Ref, sandboxapi.Health{})
 	var no *sandboxapi.Problem
 	if !errors.As(err, &no) || no.Code != sandboxapi.CodeEntrypointFailed || strings.Contains(err.Error(), "no m") {
 		t.Errorf("ready: %v", err)

@@ -178,7 +178,10 @@ func (d *Driver) Bind(ctx context.Context, ref driver.Ref, bind string) (sandbox
 }
 
 // Ready implements driver.Driver.
-func (d *Driver) Ready(ctx context.Context, ref driver.Ref) (sandboxapi.Health, error) {
+func (d *Driver) Ready(ctx context.Context, ref driver.Ref, bound sandboxapi.Health) (sandboxapi.Health, error) {
+	if bound.Entrypoint.Answers() {
+		return bound, nil
+	}
 	return do[sandboxapi.Health](ctx, d, hostapi.VerbReady, ref)
 }
 

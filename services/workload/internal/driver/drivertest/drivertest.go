@@ -148,7 +148,7 @@ func up(t testing.TB, d driver.Driver, c driver.Claim, how func(context.Context,
 	if _, err := d.Bind(ctx, c.Ref, BindOf(c.Ref)); err != nil {
 		t.Fatalf("bind: %v", err)
 	}
-	if _, err := d.Ready(ctx, c.Ref); err != nil {
+	if _, err := d.Ready(ctx, c.Ref, sandboxapi.Health{}); err != nil {
 		t.Fatalf("ready: %v", err)
 	}
 	return sb

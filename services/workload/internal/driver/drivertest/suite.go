@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast-io/holdfast/services/internal/sandboxapi"
 	"github.com/holdfast-io/holdfast/services/workload/internal/driver"
 )
 
@@ -365,7 +366,7 @@ func testEntrypoint(t *testing.T, s suite) {
 	must(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), deadline)
 	defer cancel()
-	_, err = s.driver.Ready(ctx, c.Ref)
+	_, err = s.driver.Ready(ctx, c.Ref, sandboxapi.Health{})
 	wantErr(t, "ready", err, driver.ErrEntrypoint)
 }
 
