@@ -130,14 +130,14 @@ test-node: ## As root: run Holdfast by its chart on a real Kubernetes node of th
 	scripts/node.sh $(NODE_PKG) -test.v -test.timeout $(FAULT_TIMEOUT) $(if $(RUN),-test.run '$(RUN)')
 
 .PHONY: test-node-policy
-test-node-policy: ## The same with network policies enforced: look out from inside a sandbox
+test-node-policy: ## The same with network policies enforced, tried from inside a sandbox
 	@scripts/prereq.sh linux go postgres
-	HOLDFAST_NODE_POLICY=1 scripts/node.sh $(NODE_PKG) -test.v -test.timeout $(FAULT_TIMEOUT) -test.run '$(or $(RUN),TestNetworkPolicy)'
+	HOLDFAST_NODE_POLICY=1 scripts/node.sh $(NODE_PKG) -test.v -test.timeout $(FAULT_TIMEOUT) -test.run '$(or $(RUN),TestNetworkPolicy|TestDoctor)'
 
 .PHONY: test-node-gvisor
-test-node-gvisor: ## The same with sandboxes in gVisor, by their RuntimeClass
+test-node-gvisor: ## The same with sandboxes in gVisor, which the doctor proves
 	@scripts/prereq.sh linux go postgres
-	HOLDFAST_NODE_GVISOR=1 scripts/node.sh $(NODE_PKG) -test.v -test.timeout $(FAULT_TIMEOUT) -test.run '$(or $(RUN),TestGVisor)'
+	HOLDFAST_NODE_GVISOR=1 HOLDFAST_NODE_POLICY=1 scripts/node.sh $(NODE_PKG) -test.v -test.timeout $(FAULT_TIMEOUT) -test.run '$(or $(RUN),TestDoctor|TestGVisor)'
 
 .PHONY: fuzz
 fuzz: ## Run each fuzz target for FUZZTIME (10s)

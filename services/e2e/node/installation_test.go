@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -152,8 +153,8 @@ func values() map[string]any {
 	}
 	return map[string]any{
 		"sandboxes": map[string]any{"runtimeClasses": classes},
-		"image":    map[string]any{"repository": ourImage, "tag": tag, "pullPolicy": "Never"},
-		"services": services,
+		"image":     map[string]any{"repository": ourImage, "tag": tag, "pullPolicy": "Never"},
+		"services":  services,
 		"nats": map[string]any{
 			"replicas": 1, "image": map[string]any{"repository": natsImage, "tag": tag, "pullPolicy": "Never"},
 			"storage":   map[string]any{"size": "1Gi"},
@@ -185,17 +186,35 @@ func (in *installation) chart(ctx context.Context) error {
 	if err := cluster.Helm(ctx, "install", release, filepath.Join(root, "deploy/chart"), "--namespace", ownSpace, "--values", file); err != nil {
 		return err
 	}
+	return in.rolledOut(ctx)
+}
+
+// upgrade has Helm tell the installation one more value, and waits until it has it.
+func (in *installation) upgrade(ctx context.Context, value string) error {
+	err := cluster.Helm(ctx, "upgrade", release, filepath.Join(root, "deploy/chart"), "--namespace", ownSpace, "--reuse-values", "--set", value)
+	if err != nil {
+		return err
+	}
+	return in.rolledOut(ctx)
+}
+
+// rolledOut waits until every service is as it was last asked for, and nothing else.
+func (in *installation) rolledOut(ctx context.Context) error {
 	return wait.PollUntilContextCancel(ctx, 200*time.Millisecond, true, func(ctx context.Context) (bool, error) {
 		var all appsv1.DeploymentList
-		if err := cluster.Client.List(ctx, &all, client.InNamespace(ownSpace)); err != nil {
+		var pods corev1.PodList
+		err := errors.Join(cluster.Client.List(ctx, &all, client.InNamespace(ownSpace)), cluster.Client.List(ctx, &pods, client.InNamespace(ownSpace)))
+		if err != nil {
 			return false, err
 		}
 		for _, d := range all.Items {
-			if d.Status.ReadyReplicas < *d.Spec.Replicas {
+			s, wanted := d.Status, *d.Spec.Replicas
+			if s.ObservedGeneration < d.Generation || s.UpdatedReplicas != wanted || s.ReadyReplicas != wanted || s.Replicas != wanted {
 				return false, nil
 			}
 		}
-		return len(all.Items) > 0, nil
+		leaving := slices.ContainsFunc(pods.Items, func(p corev1.Pod) bool { return p.DeletionTimestamp != nil })
+		return len(all.Items) > 0 && !leaving, nil
 	})
 }
 

@@ -15,11 +15,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-io/holdfast/services/e2e/harness"
+	"github.com/holdfast-io/holdfast/services/e2e/node/onenode"
 )
 
 // TestNetworkPolicy looks out from inside a sandbox: the gateway's listener for agents
-// is reached, and nothing else that the node itself reaches. What Pods send to the node
-// is not shown to the enforcer, so nothing is said of the API server.
+// is reached, and nothing else that the node itself reaches.
 func TestNetworkPolicy(t *testing.T) {
 	if os.Getenv(envPolicy) == "" {
 		t.Skip("network policies aren't enforced here: run make test-node-policy")
@@ -28,9 +28,9 @@ func TestNetworkPolicy(t *testing.T) {
 	w.runtime("prisoner", 0, agent)
 	s := w.create("prisoner", "")
 	other := w.create("prisoner", "")
-	at := func(service string) string {
+	at := func(namespace, service string) string {
 		var of corev1.Service
-		if err := cluster.Client.Get(harness.Context(t), client.ObjectKey{Namespace: ownSpace, Name: service}, &of); err != nil {
+		if err := cluster.Client.Get(harness.Context(t), client.ObjectKey{Namespace: namespace, Name: service}, &of); err != nil {
 			t.Fatal(err)
 		}
 		return fmt.Sprintf("%s:%d", of.Spec.ClusterIP, of.Spec.Ports[0].Port)
@@ -39,11 +39,13 @@ func TestNetworkPolicy(t *testing.T) {
 	if err := cluster.Client.Get(harness.Context(t), client.ObjectKey{Namespace: ownSpace, Name: release + "-nats-0"}, &nats); err != nil {
 		t.Fatal(err)
 	}
-	agents := at(release + "-agents")
+	agents := at(ownSpace, release+"-agents")
 	closed := map[string]string{
-		"the API":           at(release),
+		"the API":           at(ownSpace, release),
 		"NATS":              nats.Status.PodIP + ":4222",
 		"NATS's monitoring": nats.Status.PodIP + ":8222",
+		"the API server":    at("default", "kubernetes"),
+		"the node":          onenode.NodeIP + ":5432",
 		"another sandbox":   w.pods(other.ID)[0].Status.PodIP + ":7778",
 	}
 	asked := []string{agents}

@@ -97,6 +97,18 @@ func TestStreamsThatAreMissing(t *testing.T) {
 	want(t, streams(t.Context(), os.Getenv(broker.EnvURL)), "nats.streams", Broken, "OUTPUT", "holdfast install")
 }
 
+// A service is given no other password than its own, and nobody is to mend that.
+func TestStreamsAreTheInstallers(t *testing.T) {
+	for _, u := range broker.Users() {
+		t.Setenv(broker.PasswordVariable(u), "")
+	}
+	want(t, streams(t.Context(), "nats://127.0.0.1:1"), "nats.streams", Warning, "INSTALLER")
+	t.Setenv(broker.PasswordVariable(broker.UserWorkload), "its own")
+	want(t, streams(t.Context(), "nats://127.0.0.1:1"), "nats.streams", Fine, "the installer", "workload")
+	t.Setenv(broker.PasswordVariable(broker.UserRunner), "another's")
+	want(t, streams(t.Context(), "nats://127.0.0.1:1"), "nats.streams", Warning, "INSTALLER")
+}
+
 func TestADataDirectory(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -74,10 +75,22 @@ func passwords(ctx context.Context, url string) Finding {
 	return fine(name, "all may connect")
 }
 
+// serviceOf is whose environment this is: a service has its own password and no other.
+func serviceOf() (u broker.User, its bool) {
+	given := slices.DeleteFunc(broker.Users(), func(u broker.User) bool { return os.Getenv(broker.PasswordVariable(u)) == "" })
+	if len(given) != 1 {
+		return "", false
+	}
+	return given[0], true
+}
+
 // streams compares what is installed with what should be, as the installer.
 func streams(ctx context.Context, url string) []Finding {
 	const name = "nats.streams"
 	if os.Getenv(broker.PasswordVariable(broker.UserInstaller)) == "" {
+		if u, its := serviceOf(); its {
+			return []Finding{fine(name, "left to the installer: this is the environment of %s", u)}
+		}
 		return []Finding{warning(name, "not looked at", "set "+broker.PasswordVariable(broker.UserInstaller)+": only the installer sees all of them")}
 	}
 	nc, err := connect(ctx, url, broker.UserInstaller)

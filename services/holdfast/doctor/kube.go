@@ -124,14 +124,18 @@ func (k *kube) examine(ctx context.Context, probe bool) []Finding {
 	}
 	found := append([]Finding{api}, k.served())
 	found = append(found, k.rights(ctx)...)
-	found = append(found, k.classes(ctx), k.controller(ctx))
+	classes, controller := k.classes(ctx), k.controller(ctx)
+	verdict := []Finding{k.unproven()}
+	if probe {
+		tried, started := k.probe(ctx)
+		verdict = tried
+		classes, controller = k.bySandboxes(started, classes, controller)
+	}
+	found = append(found, classes, controller)
 	for _, tenant := range slices.Sorted(maps.Keys(k.file.Tenants)) {
 		found = append(found, k.quota(ctx, tenant))
 	}
-	if !probe {
-		return append(found, k.unproven())
-	}
-	return append(found, k.probe(ctx)...)
+	return append(found, verdict...)
 }
 
 // api looks at the API server, and at who is asking.

@@ -52,15 +52,15 @@ const (
 )
 
 // probe makes a sandbox of each runtime class, in the first tenant's namespace, as the
-// driver makes them, and judges what it sees from inside.
-func (k *kube) probe(ctx context.Context) []Finding {
+// driver makes them, and judges what it sees from inside. The classes whose sandboxes
+// started are named, too, "" for none.
+func (k *kube) probe(ctx context.Context) (found []Finding, started []string) {
 	targets, err := k.targets(ctx)
 	if err != nil {
-		return []Finding{broken("kube.probe", err.Error(), "run it in the workload service's Pod, where names are resolved")}
+		return []Finding{broken("kube.probe", err.Error(), "run it in the workload service's Pod, where names are resolved")}, nil
 	}
 	classes := append([]string{""}, slices.Sorted(maps.Keys(k.file.RuntimeClasses))...)
 	namespace := k.file.Tenants[slices.Min(slices.Collect(maps.Keys(k.file.Tenants)))]
-	var found []Finding
 	var proven []string
 	ordinary := ""
 	for _, class := range classes {
@@ -69,6 +69,7 @@ func (k *kube) probe(ctx context.Context) []Finding {
 			found = append(found, broken("kube.probe."+shown(class), err.Error(), "see the cause; until it starts, no session of it does either"))
 			continue
 		}
+		started = append(started, class)
 		judged := judge(class, k.isolationOf(class), ordinary, report)
 		if class == "" {
 			ordinary = report.Kernel
@@ -78,7 +79,7 @@ func (k *kube) probe(ctx context.Context) []Finding {
 		}
 		found = append(found, judged...)
 	}
-	return append(found, k.proven(proven))
+	return append(found, k.proven(proven)), started
 }
 
 // shown is a runtime class by a name that is never empty.

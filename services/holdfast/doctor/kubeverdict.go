@@ -91,6 +91,19 @@ func (k *kube) proven(proven []string) Finding {
 		"tell the installation: helm upgrade --reuse-values --set 'sandboxes.verified={"+strings.Join(proven, ",")+"}'")
 }
 
+// bySandboxes is what is said of runtime classes and controller by sandboxes that were
+// tried, where one couldn't look at them: a sandbox that started shows both.
+func (k *kube) bySandboxes(started []string, classes, controller Finding) (Finding, Finding) {
+	missing := slices.DeleteFunc(slices.Sorted(maps.Keys(k.file.RuntimeClasses)), func(class string) bool { return slices.Contains(started, class) })
+	if classes.Grade == Warning && len(missing) == 0 {
+		classes = fine(classes.Name, "sandboxes start with: %s", listed(slices.Sorted(maps.Keys(k.file.RuntimeClasses))))
+	}
+	if controller.Grade == Warning && len(started) > 0 {
+		controller = fine(controller.Name, "it has made the sandboxes that were tried")
+	}
+	return classes, controller
+}
+
 // unproven names what nothing was tried about.
 func (k *kube) unproven() Finding {
 	var open []string

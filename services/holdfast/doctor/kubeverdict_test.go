@@ -77,3 +77,28 @@ func TestProven(t *testing.T) {
 		t.Error("the installation's own list was reordered")
 	}
 }
+
+// A sandbox that started shows what whoever asks may not look at; one that didn't shows
+// nothing.
+func TestBySandboxes(t *testing.T) {
+	t.Parallel()
+	k := &kube{file: clusterfile.File{RuntimeClasses: map[string]string{"gvisor": "gvisor", "kata": "vm"}}}
+	unseen, unknown := warning("kube.runtimeclasses", "not looked at", "ask"), warning("kube.controller", "no pools", "ask")
+	for _, c := range []struct {
+		started             []string
+		classes, controller Grade
+	}{
+		{nil, Warning, Warning},
+		{[]string{""}, Warning, Fine},
+		{[]string{"", "gvisor"}, Warning, Fine},
+		{[]string{"", "gvisor", "kata"}, Fine, Fine},
+	} {
+		classes, controller := k.bySandboxes(c.started, unseen, unknown)
+		want(t, []Finding{classes, controller}, "kube.runtimeclasses", c.classes)
+		want(t, []Finding{classes, controller}, "kube.controller", c.controller)
+	}
+	missing, dead := broken("kube.runtimeclasses", "gvisor isn't there", "install it"), broken("kube.controller", "none is available", "look")
+	classes, controller := k.bySandboxes([]string{"", "gvisor", "kata"}, missing, dead)
+	want(t, []Finding{classes, controller}, "kube.runtimeclasses", Broken)
+	want(t, []Finding{classes, controller}, "kube.controller", Broken)
+}

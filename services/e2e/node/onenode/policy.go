@@ -22,18 +22,21 @@ const (
 // enforce has network policies enforced, by kube-network-policies under its own account.
 // It is shown packets by rules of iptables: its own ones, of nftables, take a kernel
 // with CONFIG_NFT_QUEUE. What the node itself sends is none of its business, as a
-// kubelet's probes must pass; of what was let through once, answers too.
+// kubelet's probes must pass; of what was let through once, answers too. What Pods send
+// to the node, the API server's among it, isn't sent on: it is taken on its way in.
 func (n *Node) enforce(ctx context.Context) error {
 	if err := n.enforcerAccount(ctx); err != nil {
 		return fmt.Errorf("%s: %w", enforcer, err)
 	}
 	for _, rule := range [][]string{
-		{"-m", "owner", "--uid-owner", "0", "-j", "RETURN"},
-		{"-m", "conntrack", "--ctstate", "ESTABLISHED", "-j", "RETURN"},
-		{"-s", PodRange, "-j", "NFQUEUE", "--queue-num", queue},
-		{"-d", PodRange, "-j", "NFQUEUE", "--queue-num", queue},
+		{"POSTROUTING", "-m", "owner", "--uid-owner", "0", "-j", "RETURN"},
+		{"POSTROUTING", "-m", "conntrack", "--ctstate", "ESTABLISHED", "-j", "RETURN"},
+		{"POSTROUTING", "-s", PodRange, "-j", "NFQUEUE", "--queue-num", queue},
+		{"POSTROUTING", "-d", PodRange, "-j", "NFQUEUE", "--queue-num", queue},
+		{"INPUT", "-m", "conntrack", "--ctstate", "ESTABLISHED", "-j", "RETURN"},
+		{"INPUT", "-s", PodRange, "-j", "NFQUEUE", "--queue-num", queue},
 	} {
-		if err := run(ctx, "iptables", slices.Concat([]string{"-t", "mangle", "-A", "POSTROUTING"}, rule)...); err != nil {
+		if err := run(ctx, "iptables", slices.Concat([]string{"-t", "mangle", "-A"}, rule)...); err != nil {
 			return err
 		}
 	}
