@@ -68,38 +68,51 @@ func drawScript(t *rapid.T, id string, tail *lagging) *script {
 	return s
 }
 
-// lagging is a log whose tail can be made to stand still.
-type lagging struct {
-	eventlog.Log
-
+// gate lets a tail's messages through, or has them stand still.
+type gate struct {
 	mu    sync.Mutex
 	still chan struct{} // closed when it moves; nil while it does
 }
 
-func (l *lagging) hold(still bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+func (g *gate) hold(still bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
 	switch {
-	case still && l.still == nil:
-		l.still = make(chan struct{})
-	case !still && l.still != nil:
-		close(l.still)
-		l.still = nil
+	case still && g.still == nil:
+		g.still = make(chan struct{})
+	case !still && g.still != nil:
+		close(g.still)
+		g.still = nil
 	}
+}
+
+// pass waits until messages move.
+func (g *gate) pass(ctx context.Context) error {
+	g.mu.Lock()
+	still := g.still
+	g.mu.Unlock()
+	if still == nil {
+		return nil
+	}
+	select {
+	case <-still:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// lagging is a log whose tail can be made to stand still.
+type lagging struct {
+	eventlog.Log
+	gate
 }
 
 // Tail implements eventlog.Log.
 func (l *lagging) Tail(ctx context.Context, from uint64, handle func(events.Message) error) error {
 	return l.Log.Tail(ctx, from, func(m events.Message) error {
-		l.mu.Lock()
-		still := l.still
-		l.mu.Unlock()
-		if still != nil {
-			select {
-			case <-still:
-			case <-ctx.Done():
-				return ctx.Err()
-			}
+		if err := l.pass(ctx); err != nil {
+			return err
 		}
 		return handle(m)
 	})
