@@ -54,8 +54,23 @@ func (c *Cluster) HostIP() string { return c.kubelet.HostIP() }
 func (c *Cluster) Node(t testing.TB) string {
 	t.Helper()
 	name := "node-" + rand.String(6)
-	err := c.kubelet.AddNode(t.Context(), name, map[string]string{OwnNode: name},
-		corev1.Taint{Key: OwnNode, Value: name, Effect: corev1.TaintEffectNoSchedule})
+	c.node(t, name, name)
+	return name
+}
+
+// NodeBeside adds another node, which takes the Pods that a node of the test's takes.
+func (c *Cluster) NodeBeside(t testing.TB, node string) string {
+	t.Helper()
+	name := "node-" + rand.String(6)
+	c.node(t, name, node)
+	return name
+}
+
+// node adds a node for Pods that select own, until the test ends.
+func (c *Cluster) node(t testing.TB, name, own string) {
+	t.Helper()
+	err := c.kubelet.AddNode(t.Context(), name, map[string]string{OwnNode: own},
+		corev1.Taint{Key: OwnNode, Value: own, Effect: corev1.TaintEffectNoSchedule})
 	if err != nil {
 		t.Fatalf("kubetest: %v", err)
 	}
@@ -66,7 +81,6 @@ func (c *Cluster) Node(t testing.TB) string {
 			t.Errorf("kubetest: delete node %s: %v", name, err)
 		}
 	})
-	return name
 }
 
 // OnNode makes a Pod go to a test's own node.
@@ -97,6 +111,24 @@ func (c *Cluster) PauseKubelet(t testing.TB, node string) (resume func()) {
 	}
 	t.Cleanup(resume)
 	return resume
+}
+
+// FallSilent is PauseKubelet for a node that its cluster has noticed: the node's readiness
+// is unknown, it is tainted as unreachable, and its Pods aren't ready, until the returned
+// function is called. Nobody deletes its Pods.
+func (c *Cluster) FallSilent(t testing.TB, node string) (resume func()) {
+	t.Helper()
+	resume = c.PauseKubelet(t, node)
+	if err := c.kubelet.Unheard(t.Context(), node); err != nil {
+		t.Fatalf("kubetest: node %s: %v", node, err)
+	}
+	return func() {
+		t.Helper()
+		if err := c.kubelet.Heard(t.Context(), node); err != nil {
+			t.Errorf("kubetest: node %s: %v", node, err)
+		}
+		resume()
+	}
 }
 
 // OOM kills a container's processes as the kernel does at the memory limit: the

@@ -269,7 +269,11 @@ func (d *Driver) Bind(ctx context.Context, ref driver.Ref, bind string) (sandbox
 	if err != nil {
 		return sandboxapi.Health{}, err
 	}
-	return driver.Bind(ctx, at.URL, bind)
+	health, err := driver.Bind(ctx, at.URL, bind)
+	if err != nil {
+		err = errors.Join(err, d.hopeless(ref))
+	}
+	return health, err
 }
 
 // Ready waits until the sandbox's entrypoint answers, and its volume would outlive it. The
@@ -277,7 +281,7 @@ func (d *Driver) Bind(ctx context.Context, ref driver.Ref, bind string) (sandbox
 func (d *Driver) Ready(ctx context.Context, ref driver.Ref, bound sandboxapi.Health) (sandboxapi.Health, error) {
 	at, err := d.Locate(ctx, ref)
 	if err != nil {
-		return sandboxapi.Health{}, errors.Join(err, d.failedAgent(ref))
+		return sandboxapi.Health{}, errors.Join(err, d.hopeless(ref))
 	}
 	key, err := d.keyFor(ref)
 	if err != nil {
@@ -291,7 +295,7 @@ func (d *Driver) Ready(ctx context.Context, ref driver.Ref, bound sandboxapi.Hea
 	go func() {
 		defer close(watching)
 		for {
-			if err := d.failedAgent(ref); err != nil {
+			if err := d.hopeless(ref); err != nil {
 				cancel(err)
 				return
 			}
@@ -306,7 +310,7 @@ func (d *Driver) Ready(ctx context.Context, ref driver.Ref, bound sandboxapi.Hea
 	if err == nil {
 		err = d.lasting(ctx, ref, key)
 	}
-	if cause := context.Cause(ctx); err != nil && errors.Is(cause, driver.ErrEntrypoint) {
+	if cause := context.Cause(ctx); err != nil && (errors.Is(cause, driver.ErrEntrypoint) || errors.Is(cause, driver.ErrStart)) {
 		err = cause
 	}
 	cancel(nil)

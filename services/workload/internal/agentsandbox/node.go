@@ -9,7 +9,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// watchNodes sees nodes cordoned, which is said before a drain and nowhere but on them.
+// watchNodes sees nodes cordoned, which is said before a drain, and silent: both stand
+// nowhere but on them.
 func (d *Driver) watchNodes(ctx context.Context) error {
 	if !d.cfg.Nodes {
 		return nil
@@ -23,7 +24,7 @@ func (d *Driver) watchNodes(ctx context.Context) error {
 		}
 	}
 	if _, err := d.nodes.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc: func(o any) { changed(nil, o) }, UpdateFunc: changed,
+		AddFunc: func(o any) { changed(nil, o) }, UpdateFunc: func(before, o any) { changed(before, o); d.ailed(before, o) }, DeleteFunc: func(o any) { d.ailed(o, nil) },
 	}); err != nil {
 		return fmt.Errorf("watch nodes: %w", err)
 	}
@@ -34,11 +35,14 @@ func (d *Driver) watchNodes(ctx context.Context) error {
 	return nil
 }
 
-// leanNode keeps of a node its name and whether it takes Pods: a node is large, and says
-// something every few seconds.
+// leanNode keeps of a node its name, whether it takes Pods, and whether its kubelet is
+// heard of: a node is large, and says something every few seconds.
 func leanNode(o any) (any, error) {
 	if node, ok := o.(*corev1.Node); ok {
 		kept := &corev1.Node{Spec: corev1.NodeSpec{Unschedulable: node.Spec.Unschedulable}}
+		if ready := readyOf(node); ready != nil {
+			kept.Status.Conditions = []corev1.NodeCondition{{Type: ready.Type, Status: ready.Status, Reason: ready.Reason, Message: ready.Message}}
+		}
 		kept.Name, kept.UID, kept.ResourceVersion = node.Name, node.UID, node.ResourceVersion
 		return kept, nil
 	}

@@ -142,7 +142,8 @@ func (d *Driver) Release(ctx context.Context, ref driver.Ref, intent uint64, kee
 	stays := err // somebody else's; ours is gone, but for what is beside it
 	others := false
 	for _, other := range d.claimsOf(key.Namespace, ref.Key()) {
-		others = others || other.Name != key.Name
+		// One that is on its way out needs its volume no more.
+		others = others || other.Name != key.Name && other.DeletionTimestamp == nil
 	}
 	if claim != nil && !foreign {
 		s := d.sight(key)

@@ -23,6 +23,8 @@ type sight struct {
 	sandbox *agentsv1beta1.Sandbox
 	// pods are all that the sandbox controls, those on their way out too.
 	pods []*corev1.Pod
+	// node is the one that the only Pod is on, nil where that isn't known.
+	node *corev1.Node
 }
 
 // pod is the Pod that serves: the only one, and not on its way out.
@@ -201,25 +203,6 @@ func over(pod *corev1.Pod) bool {
 		}
 	}
 	return false
-}
-
-// nodeSilent is how long after its grace a Pod that was asked to go may still be there:
-// then nobody on its node tells any more how it is, and it isn't waited for.
-const nodeSilent = 30 * time.Second
-
-// goneAt is when a Pod that was asked to go is taken for over, whatever its node says.
-func goneAt(pod *corev1.Pod) time.Time {
-	return pod.DeletionTimestamp.Add(nodeSilent) // which is when its grace is over
-}
-
-// silent says that what is left of a claim is a Pod of which nobody tells that it ended.
-func (s sight) silent() bool {
-	for _, pod := range s.pods {
-		if pod.DeletionTimestamp == nil || time.Now().Before(goneAt(pod)) {
-			return false
-		}
-	}
-	return len(s.pods) > 0
 }
 
 // endOf says why a Pod is over; "" while it isn't. One that was asked to go runs until its

@@ -22,9 +22,12 @@ const (
 	reasonReconcile = "ReconcilerError"
 )
 
-// trouble is what keeps a claim from being ready, nil where nothing is known to: the
-// Pod's own words first, then the Sandbox's, then the claim's.
+// trouble is what keeps a claim from being ready, nil where nothing is known to: what
+// ails the Pod's node first, then the Pod's own words, the Sandbox's, the claim's.
 func (s sight) trouble() *driver.StartError {
+	if t := s.placeTrouble(); t != nil {
+		return t
+	}
 	if pod := s.pod(); pod != nil {
 		if t := podTrouble(pod); t != nil {
 			return t
@@ -120,10 +123,21 @@ func podTrouble(pod *corev1.Pod) *driver.StartError {
 			return &driver.StartError{Cause: driver.CauseUnschedulable, Detail: c.Message}
 		}
 	}
-	if pod.Status.Phase == corev1.PodFailed { // evicted, or refused by its node: agent-sandbox makes no other in its place
+	if pod.Status.Phase == corev1.PodFailed && !leftover(pod) { // evicted, or refused by its node: agent-sandbox makes no other in its place
 		return &driver.StartError{
 			Cause: driver.CausePodFailed, Detail: cmp.Or(pod.Status.Message, pod.Status.Reason, "the Pod failed"), Final: true,
 		}
 	}
 	return nil
+}
+
+// leftover says that a Pod that failed is about to be removed by who took it from its node,
+// and that agent-sandbox makes another then. A kubelet that ends one leaves it.
+func leftover(pod *corev1.Pod) bool {
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue {
+			return c.Reason != corev1.PodReasonTerminationByKubelet
+		}
+	}
+	return false
 }

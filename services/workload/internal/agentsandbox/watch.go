@@ -189,6 +189,9 @@ func (d *Driver) sightOf(s *scope, claim *extensionsv1beta1.SandboxClaim) sight 
 	}
 	if out.sandbox != nil {
 		out.pods = indexed[corev1.Pod](s.pods, byOwner, string(out.sandbox.UID))
+		if len(out.pods) == 1 {
+			out.node = d.nodeOf(out.pods[0])
+		}
 	}
 	return out
 }

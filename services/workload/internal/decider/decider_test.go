@@ -146,6 +146,34 @@ func TestFruitlessClaimsOfASessionThatWorked(t *testing.T) {
 	}
 }
 
+// A node's fault is a loss, also for a session that never worked: it has another try
+// elsewhere, but not for ever.
+func TestPlaceAtFault(t *testing.T) {
+	t.Parallel()
+	again := session.ResumeRequested{}
+	second := given.Requested.And(session.Lost{Generation: 1, Cause: decider.CausePlace}, again, session.ClaimRequested{Generation: 2})
+	for name, tc := range map[string]struct {
+		past       given.Past
+		generation uint64
+		want       string
+	}{
+		"requested": {given.Requested, 1, "workload.lost"},
+		"claimed":   {given.Claimed, 1, "workload.lost"},
+		"again":     {second, 2, "workload.lost"},
+		"thrice":    {second.And(session.Lost{Generation: 2, Cause: decider.CausePlace}, again, session.ClaimRequested{Generation: 3}), 3, "workload.failed"},
+	} {
+		st := given.Given(t, tc.past)
+		failed := decider.Failed(session.Failed{Generation: tc.generation, Cause: decider.CausePlace}, true)
+		if got := given.Outcome(failed(st, given.Start)); got != tc.want {
+			t.Errorf("%s: failed: %s, want %s", name, got, tc.want)
+		}
+		due := decider.Due(true, decider.CausePlace, "")
+		if got := given.Outcome(due(st, given.Start.Add(given.Terms.Claim.D()))); got != tc.want {
+			t.Errorf("%s: due: %s, want %s", name, got, tc.want)
+		}
+	}
+}
+
 // Only a failure that followed work leaves files behind.
 func TestKeepsWorkspace(t *testing.T) {
 	t.Parallel()

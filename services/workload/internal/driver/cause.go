@@ -43,6 +43,9 @@ const (
 	CauseAdmission     = "admission-refused"
 	CauseMisconfigured = "pod-misconfigured"
 	CauseSlow          = "still-starting"
+	// CauseNode says that the sandbox's node isn't ready, or isn't heard of: it is no
+	// fault of the session's, which has another made elsewhere.
+	CauseNode = "node-not-ready"
 )
 
 // StartError is an ErrStart whose cause is known.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"slices"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -102,6 +103,67 @@ func (k *Kubelet) Pause(node string) (resume func(), err error) {
 	}
 	gate.shut()
 	return gate.unlock, nil
+}
+
+// The taints of a node that isn't heard of.
+var unreachable = []corev1.Taint{
+	{Key: corev1.TaintNodeUnreachable, Effect: corev1.TaintEffectNoSchedule},
+	{Key: corev1.TaintNodeUnreachable, Effect: corev1.TaintEffectNoExecute},
+}
+
+// Unheard says of a node what a cluster's node controller says once the kubelet there
+// hasn't been heard of for its 40 seconds: it isn't known how the node is, no Pod may come
+// there, and those that are there aren't ready. Its Pods aren't deleted, which that
+// controller begins with five minutes later.
+func (k *Kubelet) Unheard(ctx context.Context, node string) error {
+	now := metav1.Now()
+	ready := corev1.NodeCondition{
+		Type: corev1.NodeReady, Status: corev1.ConditionUnknown, Reason: "NodeStatusUnknown", Message: "Kubelet stopped posting node status.",
+		LastHeartbeatTime: now, LastTransitionTime: now,
+	}
+	if err := k.describeNode(ctx, node, ready, func(taints []corev1.Taint) []corev1.Taint { return append(taints, unreachable...) }); err != nil {
+		return err
+	}
+	pods, err := k.client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=" + node})
+	if err != nil {
+		return err
+	}
+	const notReady = `{"status":{"conditions":[{"type":"Ready","status":"False"}]}}`
+	for _, pod := range pods.Items {
+		if !slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady }) {
+			continue // the controller adds none
+		}
+		_, err := k.client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, []byte(notReady), metav1.PatchOptions{}, "status")
+		if err != nil && !apierrors.IsNotFound(err) {
+			return err
+		}
+	}
+	return nil
+}
+
+// Heard takes back what Unheard said.
+func (k *Kubelet) Heard(ctx context.Context, node string) error {
+	now := metav1.Now()
+	ready := corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady", LastHeartbeatTime: now, LastTransitionTime: now}
+	return k.describeNode(ctx, node, ready, func(taints []corev1.Taint) []corev1.Taint {
+		return slices.DeleteFunc(taints, func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeUnreachable })
+	})
+}
+
+// describeNode sets a node's Ready condition, and its taints.
+func (k *Kubelet) describeNode(ctx context.Context, name string, ready corev1.NodeCondition, taints func([]corev1.Taint) []corev1.Taint) error {
+	nodes := k.client.CoreV1().Nodes()
+	node, err := nodes.Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	node.Spec.Taints = taints(node.Spec.Taints)
+	if node, err = nodes.Update(ctx, node, metav1.UpdateOptions{}); err != nil {
+		return err
+	}
+	node.Status.Conditions = []corev1.NodeCondition{ready}
+	_, err = nodes.UpdateStatus(ctx, node, metav1.UpdateOptions{})
+	return err
 }
 
 // nodeHandler ends what ran on a node that was deleted.
