@@ -52,9 +52,10 @@ type Config struct {
 	// RingBytes bounds the recent output that is kept for those who attach; 0 means
 	// 8 MiB.
 	RingBytes int
-	// HeldBytes bounds the output of one session that waits for its event, the largest
-	// batch of it apart, and HoldFor how long it waits before the log is asked whether
-	// the event exists; 0 means 4 MiB and 10 s.
+	// HeldBytes bounds what of one session waits: output for its event, the largest batch
+	// of it apart, and events for the output before them. HoldFor is how long output waits
+	// before the log is asked whether the event exists, and the most that an event waits;
+	// 0 means 4 MiB and 15 s: a tail takes up to 10 s to find that its consumer stands still.
 	HeldBytes int
 	HoldFor   time.Duration
 	// Heartbeat is the silence after which a connection gets a word; 0 means 15 s.
@@ -121,7 +122,7 @@ const (
 	DefaultQueueBytes             = 1 << 20
 	DefaultRingBytes              = 8 << 20
 	DefaultHeldBytes              = 4 << 20
-	DefaultHoldFor                = 10 * time.Second
+	DefaultHoldFor                = 15 * time.Second
 	DefaultHeartbeat              = 15 * time.Second
 	DefaultWriteTimeout           = 10 * time.Second
 	DefaultViewersPerPrincipal    = 64

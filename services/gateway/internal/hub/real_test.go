@@ -10,10 +10,12 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/holdfast-io/holdfast/api"
+	"github.com/holdfast-io/holdfast/events"
 	"github.com/holdfast-io/holdfast/events/eventlog"
 	"github.com/holdfast-io/holdfast/events/eventlog/natslog"
 	"github.com/holdfast-io/holdfast/events/output"
 	"github.com/holdfast-io/holdfast/events/output/natsoutput"
+	"github.com/holdfast-io/holdfast/events/session"
 	"github.com/holdfast-io/holdfast/migrations/pgtest"
 	"github.com/holdfast-io/holdfast/projections"
 	"github.com/holdfast-io/holdfast/services/internal/broker"
@@ -50,7 +52,9 @@ func partsOf(t *testing.T, b *broker.Broker, u broker.User) parts {
 
 // realWorld is a hub as the gateway's user of a real JetStream, with projections in
 // a real Postgres. Events are written as the session service, output as the runner.
-func realWorld(t *testing.T) (*world, *pgxpool.Pool) {
+//
+// The last is the streams' owner.
+func realWorld(t *testing.T) (*world, *pgxpool.Pool, jetstream.JetStream) {
 	t.Helper()
 	quiet := slog.New(slog.DiscardHandler)
 	b, err := broker.Start(broker.Config{Dir: t.TempDir(), Logger: quiet})
@@ -85,7 +89,7 @@ func realWorld(t *testing.T) (*world, *pgxpool.Pool) {
 		c.RingBytes = 4000
 	})
 	w.log, w.out = partsOf(t, b, broker.UserSession).log, partsOf(t, b, broker.UserRunner).out
-	return w, pool
+	return w, pool, js
 }
 
 // project runs both projectors until the test ends.
@@ -118,7 +122,7 @@ func project(t *testing.T, from parts, pool *pgxpool.Pool, epoch string) {
 // TestOnRealStreams is TestHandover on JetStream and Postgres; afterwards a viewer
 // gets everything though Postgres can't be reached any more.
 func TestOnRealStreams(t *testing.T) {
-	w, pool := realWorld(t)
+	w, pool, _ := realWorld(t)
 	const turns = 120
 	handOver(t, w, turns)
 	id := sid("a")
@@ -133,4 +137,52 @@ func TestOnRealStreams(t *testing.T) {
 	if v.n != turns+1 || v.said["r-1"] != turns {
 		t.Errorf("without Postgres came n %d and k %d", v.n, v.said["r-1"])
 	}
+}
+
+// TestLateOutputOnRealStreams has the server deliver no output for a while, as when a
+// stream's leader was lost: the end of a run comes behind what was said before it.
+func TestLateOutputOnRealStreams(t *testing.T) {
+	w, _, js := realWorld(t)
+	id := sid("a")
+	w.begin(t, id)
+	w.say(t, id, "r-1", 1, 2, 3)
+	r := w.open(t, "/v1/sessions/"+id+"/stream", "")
+	r.until("history", at(3, 1))
+	readers := pauseOutput(t, js)
+	w.say(t, id, "r-1", 3, 3, 3)
+	last := w.say(t, id, "r-1", 4, 5, 3)
+	w.append(t, testTenant, id, session.RunFinished{RunID: "r-1", LastK: 5, Outcome: "success"})
+	seq := w.append(t, testTenant, id, note("gateway"))
+	if err := w.hub.awaitEvents(t.Context(), seq); err != nil {
+		t.Fatal(err)
+	}
+	for _, reader := range readers {
+		if _, err := js.ResumeConsumer(t.Context(), events.StreamOutput, reader); err != nil {
+			t.Error(err)
+		}
+	}
+	const want = "r-1:3-3 r-1:4-5 n4 n5"
+	wantWords(t, "live", r.until("all", at(5, last)), want)
+	replay := w.open(t, "/v1/sessions/"+id+"/replay?speed=0", "").until("end", func(f api.Frame) bool { return word(f) == "end" })
+	wantWords(t, "replay", replay, "replay n1 n2 n3 r-1:1-2 "+want+" end")
+}
+
+// pauseOutput pauses whoever reads OUTPUT, and gives their names.
+func pauseOutput(t *testing.T, js jetstream.JetStream) (readers []string) {
+	t.Helper()
+	stream, err := js.Stream(t.Context(), events.StreamOutput)
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := stream.ConsumerNames(t.Context())
+	for name := range names.Name() {
+		if _, err := js.PauseConsumer(t.Context(), events.StreamOutput, name, time.Now().Add(time.Hour)); err != nil {
+			t.Fatal(err)
+		}
+		readers = append(readers, name)
+	}
+	if err := names.Err(); err != nil || len(readers) == 0 {
+		t.Fatalf("%d readers of the output: %v", len(readers), err)
+	}
+	return readers
 }
