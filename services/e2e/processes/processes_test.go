@@ -91,8 +91,8 @@ func install(t *testing.T, replicas int) *installation {
 }
 
 // runtime is dev's shell with a shorter idle time: a gateway that is killed while
-// somebody calls into a sandbox leaves the session in use for a quarter of it, in which
-// nothing can suspend it.
+// somebody calls into a sandbox leaves the session in use for up to half of it, in which
+// nothing can suspend it. A walk waits for that: see patience.
 func (in *installation) runtime() string {
 	in.t.Helper()
 	raw, err := os.ReadFile("../../holdfast/dev/shell.yaml")

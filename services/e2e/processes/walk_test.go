@@ -279,12 +279,14 @@ func (w *walk) suspend(ctx context.Context) error {
 		})
 		if refused, ok := errors.AsType[*api.Error](err); ok && refused.Problem.Status == http.StatusConflict {
 			// In use, or suspended already by a request whose answer was lost.
-			s, err := w.alice.until(ctx, w.id, "it is there", func(*api.Session) bool { return true })
-			if err != nil {
-				return err
-			}
-			if s.Phase == api.SessionPhaseReady && breathe(ctx) {
+			s, failed := w.alice.until(ctx, w.id, "it is there", func(*api.Session) bool { return true })
+			switch {
+			case failed != nil:
+				return errors.Join(failed, err)
+			case s.Phase == api.SessionPhaseReady && breathe(ctx):
 				continue
+			case s.Phase == api.SessionPhaseReady:
+				return err // in use for all the time
 			}
 		} else if err != nil {
 			return err
@@ -313,7 +315,9 @@ type load struct {
 	stop atomic.Bool
 	wg   sync.WaitGroup
 
-	mu    sync.Mutex
+	mu sync.Mutex
+	// walks are those that came to their end. A session whose walk failed has none, and
+	// who followed it would wait for good.
 	walks []*walk
 }
 
@@ -328,10 +332,11 @@ func startLoad(t *testing.T, in *installation, places int) *load {
 				w := &walk{alice: alice, bob: bob, key: fmt.Sprintf("walk-%d-%d", p, i)}
 				if err := w.life(context.Background()); err != nil {
 					t.Errorf("%s: %v", w.key, err)
+				} else {
+					l.mu.Lock()
+					l.walks = append(l.walks, w)
+					l.mu.Unlock()
 				}
-				l.mu.Lock()
-				l.walks = append(l.walks, w)
-				l.mu.Unlock()
 				l.done.Add(1)
 			}
 		})
@@ -352,7 +357,7 @@ func (l *load) progress(more int64) {
 	}
 }
 
-// finish lets what has begun come to its end and gives all.
+// finish lets what has begun come to its end and gives all that did.
 func (l *load) finish() []*walk {
 	l.stop.Store(true)
 	l.wg.Wait()
@@ -362,14 +367,15 @@ func (l *load) finish() []*walk {
 // viewer follows a session over all disconnects, at any gateway, and keeps what it
 // saw.
 type viewer struct {
-	frames []api.Frame
-	err    error
-	done   chan struct{}
+	session string
+	frames  []api.Frame
+	err     error
+	done    chan struct{}
 }
 
 // view follows until done says so.
 func (c *client) view(ctx context.Context, id string, done func(api.Frame) bool) *viewer {
-	v := &viewer{done: make(chan struct{})}
+	v := &viewer{session: id, done: make(chan struct{})}
 	go func() {
 		defer close(v.done)
 		var after *string
@@ -404,10 +410,10 @@ func (v *viewer) whole(t *testing.T) {
 	select {
 	case <-v.done:
 	case <-time.After(patience):
-		t.Fatalf("the viewer waits: saw %s", harness.Summary(v.frames))
+		t.Fatalf("the viewer of %s waits: saw %s", v.session, harness.Summary(v.frames))
 	}
 	if v.err != nil {
-		t.Errorf("viewer: %v", v.err)
+		t.Errorf("the viewer of %s: %v", v.session, v.err)
 	}
 	var n uint64
 	for _, f := range v.frames {
