@@ -56,7 +56,8 @@ func broken(name, detail, wayOut string) Finding {
 	return Finding{Name: name, Grade: Broken, Detail: detail, WayOut: wayOut}
 }
 
-// within bounds the whole examination; each probed sandbox has time of its own.
+// within bounds the examination of each: machine and server, cluster, installation. Each
+// probed sandbox has time of its own.
 const within = time.Minute
 
 // errNotWell is the exit of a doctor who found something broken.
@@ -71,7 +72,8 @@ func Command(o *cli.Options) *cobra.Command {
 			"are set it looks at that installation, too. It changes nothing.\n\n" +
 			"With --kube it looks at the Kubernetes of KUBECONFIG, or of the Pod that it runs in, instead of at the machine:\n" +
 			"agent-sandbox and its versions, rights, runtime classes, the controller, tenants' namespaces. --probe starts a\n" +
-			"sandbox of each runtime class, which tries from inside what it can reach and looks what holds it, and removes it.",
+			"sandbox of each runtime class in each tenant's namespace, or in those of --tenant alone, which tries from inside what\n" +
+			"it can reach and looks what holds it, and removes it.",
 		Example: "  kubectl exec deploy/holdfast-workload -- holdfast doctor --kube --probe\n" +
 			"  holdfast doctor --kube --cluster-file cluster.yaml --as system:serviceaccount:holdfast-system:holdfast-workload",
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -94,16 +96,16 @@ func Command(o *cli.Options) *cobra.Command {
 
 // examine looks at what the flags name.
 func (f *kubeFlags) examine(ctx context.Context, o *cli.Options) []Finding {
-	bounded, cancel := context.WithTimeout(ctx, within)
-	defer cancel()
+	var found []Finding
 	if f.on {
-		if f.probe {
-			bounded = ctx // each sandbox is bounded by itself
-		}
-		return append(examineKube(bounded, f), examineInstallation(bounded)...)
+		found = examineKube(ctx, f)
 	}
-	found := append(examineMachine(bounded, o), examineServer(bounded, o)...)
-	return append(found, examineInstallation(bounded)...)
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	if !f.on {
+		found = append(examineMachine(ctx, o), examineServer(ctx, o)...)
+	}
+	return append(found, examineInstallation(ctx)...)
 }
 
 // prescribe words findings for a terminal.

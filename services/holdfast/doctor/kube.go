@@ -9,6 +9,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -37,21 +38,31 @@ var sandboxResources = map[string][]string{
 
 // kube is a cluster that is looked at, as somebody.
 type kube struct {
+	// host is where the API server is.
+	host      string
 	core      kubernetes.Interface
 	sandboxes extensions.Interface
 	file      clusterfile.File
+	// tenants are those whose namespaces are tried, all where it is empty.
+	tenants []string
 }
+
+// callWithin bounds each call to the API server: one that can't be reached is to be said in
+// seconds.
+const callWithin = 5 * time.Second
 
 // kubeFlags say which cluster, as whom, and whether to try it out.
 type kubeFlags struct {
 	on, probe bool
 	as, file  string
+	tenants   []string
 }
 
 // flags are those of the command.
 func (f *kubeFlags) flags(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&f.on, "kube", false, "look at Kubernetes instead of this machine")
-	cmd.Flags().BoolVar(&f.probe, "probe", false, "with --kube: start a sandbox of each runtime class and prove from inside that it is isolated and closed")
+	cmd.Flags().BoolVar(&f.probe, "probe", false, "with --kube: start a sandbox of each runtime class in each tenant's namespace and prove from inside that it is isolated and closed")
+	cmd.Flags().StringSliceVar(&f.tenants, "tenant", nil, "with --probe: try the namespaces of these tenants alone; the default is all")
 	cmd.Flags().StringVar(&f.as, "as", "", "with --kube: ask as this user, such as system:serviceaccount:NAMESPACE:NAME, which KUBECONFIG's has to be allowed")
 	cmd.Flags().StringVar(&f.file, "cluster-file", "", "with --kube: what the installation says of itself; the default is "+clusterfile.EnvFile)
 }
@@ -60,6 +71,9 @@ func (f *kubeFlags) flags(cmd *cobra.Command) {
 func (f *kubeFlags) check() error {
 	if !f.on && (f.probe || f.as != "" || f.file != "") {
 		return errors.New("--probe, --as and --cluster-file are about Kubernetes: add --kube")
+	}
+	if len(f.tenants) > 0 && !f.probe {
+		return errors.New("--tenant says where sandboxes are tried: add --probe")
 	}
 	return nil
 }
@@ -82,11 +96,18 @@ func (f *kubeFlags) open() (*kube, *Finding) {
 		bad := broken("kube.api", err.Error(), "set KUBECONFIG, or run it in the workload service's Pod")
 		return nil, &bad
 	}
+	for _, tenant := range f.tenants {
+		if file.Tenants[tenant] == "" {
+			bad := broken("kube.probe", fmt.Sprintf("there is no tenant %q", tenant), "name one of "+strings.Join(slices.Sorted(maps.Keys(file.Tenants)), ", "))
+			return nil, &bad
+		}
+	}
 	k, err := newKube(cfg, f.as, file)
 	if err != nil {
 		bad := broken("kube.api", err.Error(), "correct KUBECONFIG")
 		return nil, &bad
 	}
+	k.tenants = f.tenants
 	return k, nil
 }
 
@@ -94,7 +115,7 @@ func (f *kubeFlags) open() (*kube, *Finding) {
 func newKube(cfg *rest.Config, as string, file clusterfile.File) (*kube, error) {
 	cfg = rest.CopyConfig(cfg)
 	// It asks a hundred small questions, once.
-	cfg.QPS, cfg.Burst = 100, 200
+	cfg.QPS, cfg.Burst, cfg.Timeout = 100, 200, callWithin
 	cfg.Impersonate.UserName = cmp.Or(as, cfg.Impersonate.UserName)
 	core, err := kubernetes.NewForConfig(cfg)
 	if err != nil {
@@ -104,7 +125,7 @@ func newKube(cfg *rest.Config, as string, file clusterfile.File) (*kube, error) 
 	if err != nil {
 		return nil, err
 	}
-	return &kube{core: core, sandboxes: sandboxes, file: file}, nil
+	return &kube{host: cfg.Host, core: core, sandboxes: sandboxes, file: file}, nil
 }
 
 // examineKube looks at a cluster, and with probe tries it out.
@@ -117,7 +138,12 @@ func examineKube(ctx context.Context, f *kubeFlags) []Finding {
 	return k.examine(ctx, f.probe)
 }
 
+// examine looks at a cluster within a minute; each sandbox that it tries has time of its
+// own.
 func (k *kube) examine(ctx context.Context, probe bool) []Finding {
+	tries := ctx
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
 	api := k.api(ctx)
 	if api.Grade == Broken {
 		return []Finding{api}
@@ -125,16 +151,17 @@ func (k *kube) examine(ctx context.Context, probe bool) []Finding {
 	found := append([]Finding{api}, k.served())
 	found = append(found, k.rights(ctx)...)
 	classes, controller := k.classes(ctx), k.controller(ctx)
+	var quotas []Finding
+	for _, tenant := range slices.Sorted(maps.Keys(k.file.Tenants)) {
+		quotas = append(quotas, k.quota(ctx, tenant))
+	}
 	verdict := []Finding{k.unproven()}
 	if probe {
-		tried, started := k.probe(ctx)
+		tried, started := k.probe(tries)
 		verdict = tried
 		classes, controller = k.bySandboxes(started, classes, controller)
 	}
-	found = append(found, classes, controller)
-	for _, tenant := range slices.Sorted(maps.Keys(k.file.Tenants)) {
-		found = append(found, k.quota(ctx, tenant))
-	}
+	found = append(append(found, classes, controller), quotas...)
 	return append(found, verdict...)
 }
 
@@ -143,17 +170,30 @@ func (k *kube) api(ctx context.Context) Finding {
 	const name = "kube.api"
 	who, err := k.core.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
 	if err != nil {
-		return broken(name, err.Error(), "correct KUBECONFIG, or --as where somebody else is to be asked about")
+		return k.unanswered(name, err)
 	}
 	info, err := k.core.Discovery().ServerVersion()
 	if err != nil {
-		return broken(name, err.Error(), "look at the API server")
+		return k.unanswered(name, err)
 	}
 	at, err := version.ParseGeneric(info.GitVersion)
 	if err != nil || at.LessThan(oldestKubernetes) {
 		return broken(name, "Kubernetes "+info.GitVersion, "upgrade it to "+oldestKubernetes.String()+" or newer: sandboxd is a native sidecar")
 	}
 	return fine(name, "Kubernetes %s, asked by %s", info.GitVersion, who.Status.UserInfo.Username)
+}
+
+// unanswered is what came of a call that the API server didn't answer, or answered with no.
+func (k *kube) unanswered(name string, err error) Finding {
+	_, answered := errors.AsType[*apierrors.StatusError](err)
+	switch {
+	case apierrors.IsUnauthorized(err), apierrors.IsForbidden(err):
+		return broken(name, err.Error(), "correct KUBECONFIG, or --as where somebody else is to be asked about")
+	case answered:
+		return broken(name, err.Error(), "look at the API server")
+	}
+	return broken(name, fmt.Sprintf("%s doesn't answer: %v", k.host, err),
+		"see that the API server runs there and can be reached from here (KUBECONFIG's server, network policies, a proxy)")
 }
 
 // served looks at agent-sandbox's definitions and their versions.
@@ -165,7 +205,7 @@ func (k *kube) served() Finding {
 			return broken(name, group+"/"+sandboxVersion+" isn't served"+k.others(group), wayOut)
 		}
 		if err != nil {
-			return broken(name, err.Error(), "look at the API server")
+			return k.unanswered(name, err)
 		}
 		for _, wanted := range sandboxResources[group] {
 			if !slices.ContainsFunc(list.APIResources, func(r metav1.APIResource) bool { return r.Name == wanted }) {

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -30,6 +31,9 @@ import (
 const (
 	// probeWithin bounds one sandbox: its image may have to be pulled.
 	probeWithin = 2 * time.Minute
+	// placesAtOnce is in how many namespaces sandboxes are tried side by side: each takes a
+	// node's room and the API server's time.
+	placesAtOnce = 4
 	// probeGone is when Kubernetes removes what a doctor who was killed left.
 	probeGone = 10 * time.Minute
 	// probeLook passes between two looks at its Pod, and removeWithin bounds its removal.
@@ -51,35 +55,62 @@ const (
 	targetMetadata = "the metadata address"
 )
 
-// probe makes a sandbox of each runtime class, in the first tenant's namespace, as the
-// driver makes them, and judges what it sees from inside. The classes whose sandboxes
-// started are named, too, "" for none.
+// place is a namespace where sandboxes are tried, with the tenants whose it is.
+type place struct{ namespace, tenants string }
+
+// places are the namespaces of the tenants that are to be tried.
+func (k *kube) places() []place {
+	tenants := k.tenants
+	if len(tenants) == 0 {
+		tenants = slices.Collect(maps.Keys(k.file.Tenants))
+	}
+	var out []place
+	for _, tenant := range slices.Compact(slices.Sorted(slices.Values(tenants))) {
+		namespace := k.file.Tenants[tenant]
+		if i := slices.IndexFunc(out, func(p place) bool { return p.namespace == namespace }); i >= 0 {
+			out[i].tenants += ", " + tenant
+		} else {
+			out = append(out, place{namespace, tenant})
+		}
+	}
+	return out
+}
+
+// tried is what came of a sandbox: what it saw, or why it didn't start.
+type tried struct {
+	report sandboxprobe.Report
+	err    error
+}
+
+// probe makes a sandbox of each runtime class in each place, as the driver makes them, and
+// judges what it sees from inside. The classes whose sandboxes started everywhere are named,
+// too, "" for none.
 func (k *kube) probe(ctx context.Context) (found []Finding, started []string) {
 	targets, err := k.targets(ctx)
 	if err != nil {
 		return []Finding{broken("kube.probe", err.Error(), "run it in the workload service's Pod, where names are resolved")}, nil
 	}
-	classes := append([]string{""}, slices.Sorted(maps.Keys(k.file.RuntimeClasses))...)
-	namespace := k.file.Tenants[slices.Min(slices.Collect(maps.Keys(k.file.Tenants)))]
-	var proven []string
-	ordinary := ""
-	for _, class := range classes {
-		report, err := k.look(ctx, namespace, class, targets)
-		if err != nil {
-			found = append(found, broken("kube.probe."+shown(class), err.Error(), "see the cause; until it starts, no session of it does either"))
-			continue
-		}
-		started = append(started, class)
-		judged := judge(class, k.isolationOf(class), ordinary, report)
-		if class == "" {
-			ordinary = report.Kernel
-		}
-		if !slices.ContainsFunc(judged, func(f Finding) bool { return f.Grade != Fine }) {
-			proven = append(proven, shown(class))
-		}
-		found = append(found, judged...)
+	places := k.places()
+	seen := make([]map[string]tried, len(places))
+	var all errgroup.Group
+	all.SetLimit(placesAtOnce)
+	for i, p := range places {
+		all.Go(func() error {
+			seen[i] = map[string]tried{}
+			for _, class := range k.classNames() { // a tenant's quota may be small
+				report, err := k.look(ctx, p.namespace, class, targets)
+				seen[i][class] = tried{report, err}
+			}
+			return nil
+		})
 	}
-	return append(found, k.proven(proven)), started
+	_ = all.Wait() // what failed is in seen
+	return k.verdicts(places, seen)
+}
+
+// classNames are the runtime classes that sandboxes may have, the cluster's own first.
+func (k *kube) classNames() []string {
+	return append([]string{""}, slices.Sorted(maps.Keys(k.file.RuntimeClasses))...)
 }
 
 // shown is a runtime class by a name that is never empty.

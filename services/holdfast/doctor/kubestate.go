@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	authorizationv1 "k8s.io/api/authorization/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -30,23 +29,22 @@ func (k *kube) rights(ctx context.Context) []Finding {
 	}
 	var missing, excess []string
 	for _, namespace := range slices.Sorted(maps.Keys(namespaces)) {
-		in := where(namespace)
 		for _, r := range namespaces[namespace] {
-			may, err := k.may(ctx, namespace, r)
+			may, err := r.May(ctx, k.core.AuthorizationV1(), namespace)
 			if err != nil {
-				return []Finding{broken("kube.rights", err.Error(), "look at the API server")}
+				return []Finding{k.unanswered("kube.rights", err)}
 			}
 			if !may {
-				missing = append(missing, r.String()+in)
+				missing = append(missing, r.In(namespace))
 			}
 		}
 		for _, r := range kuberights.Never() {
-			may, err := k.may(ctx, namespace, r)
+			may, err := r.May(ctx, k.core.AuthorizationV1(), namespace)
 			if err != nil {
-				return []Finding{broken("kube.rights", err.Error(), "look at the API server")}
+				return []Finding{k.unanswered("kube.rights", err)}
 			}
 			if may {
-				excess = append(excess, r.String()+in)
+				excess = append(excess, r.In(namespace))
 			}
 		}
 	}
@@ -60,13 +58,6 @@ func (k *kube) rights(ctx context.Context) []Finding {
 	return append(found, fine("kube.excess", "no Secret, no exec, no Pod of its own making"))
 }
 
-func where(namespace string) string {
-	if namespace == "" {
-		return " cluster-wide"
-	}
-	return " in " + namespace
-}
-
 // some names the first few of many.
 func some(all []string) string {
 	const most = 4
@@ -74,20 +65,6 @@ func some(all []string) string {
 		return strings.Join(all, ", ")
 	}
 	return fmt.Sprintf("%s and %d more", strings.Join(all[:most], ", "), len(all)-most)
-}
-
-// may asks whether whoever asks has a right.
-func (k *kube) may(ctx context.Context, namespace string, r kuberights.Right) (bool, error) {
-	resource, sub, _ := strings.Cut(r.Resource, "/")
-	review, err := k.core.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
-		Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
-			Namespace: namespace, Verb: r.Verb, Group: r.Group, Resource: resource, Subresource: sub,
-		}},
-	}, metav1.CreateOptions{})
-	if err != nil {
-		return false, fmt.Errorf("ask for the right to %s%s: %w", r, where(namespace), err)
-	}
-	return review.Status.Allowed, nil
 }
 
 // classes looks for the runtime classes that runtimes may name.
@@ -105,7 +82,7 @@ func (k *kube) classes(ctx context.Context) Finding {
 		case apierrors.IsForbidden(err):
 			return warning(name, "not looked at: the workload service may not", "ask as an administrator (KUBECONFIG), or use --probe, which starts a sandbox of each")
 		case err != nil:
-			return broken(name, err.Error(), "look at the API server")
+			return k.unanswered(name, err)
 		}
 	}
 	return fine(name, "%s", strings.Join(wanted, ", "))
@@ -134,7 +111,7 @@ func (k *kube) controller(ctx context.Context) Finding {
 		return fine(name, "%d of %s available", d.Status.AvailableReplicas, controllerName)
 	}
 	if !apierrors.IsForbidden(err) && !apierrors.IsNotFound(err) {
-		return broken(name, err.Error(), "look at the API server")
+		return k.unanswered(name, err)
 	}
 	pools := 0
 	for _, namespace := range k.file.Tenants {

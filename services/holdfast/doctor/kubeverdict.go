@@ -6,9 +6,94 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/holdfast-io/holdfast/services/internal/clusterfile"
 	"github.com/holdfast-io/holdfast/services/internal/sandboxprobe"
 )
+
+// verdicts judges what was tried in some places, one map by runtime class for each. A class
+// is proven where all that was tried of it is as it should be; started everywhere are those
+// whose sandboxes all ran.
+func (k *kube) verdicts(places []place, seen []map[string]tried) (found []Finding, started []string) {
+	var proven []string
+	for _, class := range k.classNames() {
+		runs, holds := true, true
+		var names []string
+		by := map[string][]Finding{} // by name, one for each place
+		for i, p := range places {
+			findings := k.judgeTried(class, seen[i])
+			runs = runs && seen[i][class].err == nil
+			for _, f := range findings {
+				holds = holds && f.Grade == Fine
+				if len(places) > 1 && f.Grade != Fine {
+					f.Detail = p.tenants + ": " + f.Detail
+				}
+				if by[f.Name] == nil {
+					names = append(names, f.Name)
+				}
+				by[f.Name] = append(by[f.Name], f)
+			}
+		}
+		for _, name := range names {
+			found = append(found, together(by[name], len(places)))
+		}
+		if runs {
+			started = append(started, class)
+		}
+		if holds {
+			proven = append(proven, shown(class))
+		}
+	}
+	if len(places) < len((&kube{file: k.file}).places()) {
+		return append(found, k.partly(places, proven)), started
+	}
+	return append(found, k.proven(proven)), started
+}
+
+// judgeTried judges one sandbox of a place; an ordinary one of the same place is what its
+// kernel is compared with.
+func (k *kube) judgeTried(class string, here map[string]tried) []Finding {
+	t := here[class]
+	if t.err != nil {
+		return []Finding{broken("kube.probe."+shown(class), t.err.Error(), "see the cause; until it starts, no session of it does either")}
+	}
+	ordinary := ""
+	if class != "" {
+		ordinary = here[""].report.Kernel
+	}
+	return judge(class, k.isolationOf(class), ordinary, t.report)
+}
+
+// together is what was found in several places under one name: the worst of it, with all
+// that isn't fine.
+func together(found []Finding, places int) Finding {
+	worst := found[0]
+	rank := map[Grade]int{Fine: 0, Warning: 1, Broken: 2}
+	var details []string
+	for _, f := range found {
+		if f.Grade != Fine {
+			details = append(details, f.Detail)
+		}
+		if rank[f.Grade] > rank[worst.Grade] {
+			worst = f
+		}
+	}
+	if len(details) > 0 {
+		worst.Detail = strings.Join(details, "; ")
+	} else if places > 1 {
+		worst.Detail += fmt.Sprintf("; so in each of %d namespaces", places)
+	}
+	return worst
+}
+
+// partly is proven where not all namespaces were tried: what holds in some needn't in others,
+// whose policies and admission are their own.
+func (k *kube) partly(places []place, proven []string) Finding {
+	tenants := make([]string, len(places))
+	for i, p := range places {
+		tenants[i] = p.tenants
+	}
+	return warning("kube.verified", fmt.Sprintf("proven for %s alone: %s", strings.Join(tenants, ", "), listed(proven)),
+		"try all tenants before you set sandboxes.verified: run it without --tenant")
+}
 
 // judge says what a probe's report proves of a runtime class: that its network is closed,
 // and that the process is held. isolation is what the class is said to give beyond an
@@ -107,9 +192,9 @@ func (k *kube) bySandboxes(started []string, classes, controller Finding) (Findi
 // unproven names what nothing was tried about.
 func (k *kube) unproven() Finding {
 	var open []string
-	for _, class := range append([]string{clusterfile.ClusterDefault}, slices.Sorted(maps.Keys(k.file.RuntimeClasses))...) {
-		if !slices.Contains(k.file.Verified, class) {
-			open = append(open, class)
+	for _, class := range k.classNames() {
+		if !slices.Contains(k.file.Verified, shown(class)) {
+			open = append(open, shown(class))
 		}
 	}
 	if len(open) > 0 {

@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"errors"
 	"slices"
 	"testing"
 
@@ -101,4 +102,50 @@ func TestBySandboxes(t *testing.T) {
 	classes, controller := k.bySandboxes([]string{"", "gvisor", "kata"}, missing, dead)
 	want(t, []Finding{classes, controller}, "kube.runtimeclasses", Broken)
 	want(t, []Finding{classes, controller}, "kube.controller", Broken)
+}
+
+// What holds of one tenant's namespace needn't of another's: a class is proven by all, and
+// what isn't well is said of whom it is.
+func TestPlaces(t *testing.T) {
+	t.Parallel()
+	k := &kube{file: clusterfile.File{
+		Tenants:        map[string]string{"a": "ns-1", "b": "ns-2", "c": "ns-2"},
+		RuntimeClasses: map[string]string{"gvisor": "gvisor"},
+	}}
+	places := k.places()
+	if want := []place{{"ns-1", "a"}, {"ns-2", "b, c"}}; !slices.Equal(places, want) {
+		t.Fatalf("places: %+v, want %+v", places, want)
+	}
+	inGvisor := closed()
+	inGvisor.Kernel = "Linux version 4.4.0"
+	well := func() map[string]tried {
+		return map[string]tried{"": {report: closed()}, "gvisor": {report: inGvisor}}
+	}
+	ill, never := well(), well()
+	open := closed()
+	open.Attempts[2].Reached = true
+	ill[""] = tried{report: open}
+	never["gvisor"] = tried{err: errors.New("no such handler")}
+	for name, c := range map[string]struct {
+		second  map[string]tried
+		started []string
+		finding string
+		grade   Grade
+		words   []string
+	}{
+		"all well":          {well(), []string{"", "gvisor"}, "kube.verified", Warning, []string{"{default,gvisor}"}},
+		"as said":           {well(), []string{"", "gvisor"}, "kube.network.default", Fine, []string{"each of 2 namespaces"}},
+		"one is open":       {ill, []string{"", "gvisor"}, "kube.network.default", Broken, []string{"b, c: ", targetAPI, "NetworkPolicy"}},
+		"so nothing proven": {ill, []string{"", "gvisor"}, "kube.verified", Warning, []string{"{gvisor}"}},
+		"one never starts":  {never, []string{""}, "kube.probe.gvisor", Broken, []string{"b, c: no such handler"}},
+	} {
+		found, started := k.verdicts(places, []map[string]tried{well(), c.second})
+		if !slices.Equal(started, c.started) {
+			t.Errorf("%s: started: %q", name, started)
+		}
+		want(t, found, c.finding, c.grade, c.words...)
+	}
+	k.tenants = []string{"a"}
+	found, _ := k.verdicts(k.places(), []map[string]tried{well()})
+	want(t, found, "kube.verified", Warning, "proven for a alone: default, gvisor", "without --tenant")
 }

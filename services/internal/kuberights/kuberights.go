@@ -5,14 +5,20 @@
 // They are as few as the driver's calls: it reads no Secret, enters no Pod, makes no Pod
 // itself, and has rights in the tenants' namespaces alone but for what is about no
 // namespace (who a token is of, which node is cordoned) and about its own (which replica
-// sweeps). Beside them is the one thing that the cluster does for it in each tenant's
+// takes care of what). Beside them is the one thing that the cluster does for it in each tenant's
 // namespace: it refuses to evict sessions.
 package kuberights
 
 import (
+	"context"
+	"fmt"
 	"slices"
+	"strings"
 
+	authorizationv1 "k8s.io/api/authorization/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	authorization "k8s.io/client-go/kubernetes/typed/authorization/v1"
 )
 
 // Scope is where rules hold.
@@ -40,7 +46,7 @@ var rules = map[Scope][]rbacv1.PolicyRule{
 		rule("", []string{"nodes"}, "list", "watch"),
 	},
 	Installation: {
-		rule("coordination.k8s.io", []string{"leases"}, "get", "create", "update"),
+		rule("coordination.k8s.io", []string{"leases"}, "list", "create", "patch", "delete"),
 	},
 	Tenant: {
 		rule("extensions.agents.x-k8s.io", []string{"sandboxclaims", "sandboxtemplates", "sandboxwarmpools"},
@@ -96,6 +102,29 @@ func Never() []Right {
 		{Group: "rbac.authorization.k8s.io", Resource: "rolebindings", Verb: "create"},
 		{Group: "networking.k8s.io", Resource: "networkpolicies", Verb: "delete"},
 	}
+}
+
+// May asks the API server whether whoever asks has a right in a namespace; "" is the whole
+// cluster.
+func (r Right) May(ctx context.Context, c authorization.SelfSubjectAccessReviewsGetter, namespace string) (bool, error) {
+	resource, sub, _ := strings.Cut(r.Resource, "/")
+	review, err := c.SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
+		Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
+			Namespace: namespace, Verb: r.Verb, Group: r.Group, Resource: resource, Subresource: sub,
+		}},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		return false, fmt.Errorf("ask for the right to %s: %w", r.In(namespace), err)
+	}
+	return review.Status.Allowed, nil
+}
+
+// In says the right with where it is to hold.
+func (r Right) In(namespace string) string {
+	if namespace == "" {
+		return r.String() + " cluster-wide"
+	}
+	return r.String() + " in " + namespace
 }
 
 // String says it as `kubectl auth can-i` takes it.
