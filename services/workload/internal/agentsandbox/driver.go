@@ -12,7 +12,6 @@ import (
 	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
@@ -77,8 +76,8 @@ const (
 	firstAgain, lastAgain = 50 * time.Millisecond, 10 * time.Second
 )
 
-// New watches the cluster and starts. It waits until all that exists is known; losses
-// that happened before are told by Events.
+// New watches the cluster and starts. It waits until all that exists is known, a minute at
+// most, or ErrRights says what it may not; losses that happened before are told by Events.
 func New(ctx context.Context, cfg Config) (*Driver, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
@@ -122,11 +121,9 @@ func (d *Driver) connect() (err error) {
 
 // watchAll starts the informers of every namespace.
 func (d *Driver) watchAll(ctx context.Context) error {
-	namespaces := d.cfg.Namespaces
-	if len(namespaces) == 0 {
-		namespaces = []string{metav1.NamespaceAll}
-	}
-	for _, ns := range namespaces {
+	ctx, cancel := context.WithTimeoutCause(ctx, startWithin, errSilent)
+	defer cancel()
+	for _, ns := range d.watched() {
 		s, err := d.newScope(ns)
 		if err != nil {
 			return err
@@ -138,7 +135,7 @@ func (d *Driver) watchAll(ctx context.Context) error {
 		return err
 	}
 	for _, s := range d.scopes {
-		if err := s.start(ctx, d.ctx.Done()); err != nil {
+		if err := d.start(ctx, s); err != nil {
 			return err
 		}
 	}

@@ -29,10 +29,7 @@ func (d *Driver) watchNodes(ctx context.Context) error {
 		return fmt.Errorf("watch nodes: %w", err)
 	}
 	d.nodeFactory.Start(d.ctx.Done())
-	if !cache.WaitForCacheSync(ctx.Done(), d.nodes.HasSynced) {
-		return fmt.Errorf("nodes can't be listed and watched (holdfast doctor --kube says why): %w", context.Cause(ctx))
-	}
-	return nil
+	return d.synced(ctx, "nodes", d.nodes)
 }
 
 // leanNode keeps of a node its name, whether it takes Pods, and whether its kubelet is

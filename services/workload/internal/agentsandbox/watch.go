@@ -73,16 +73,16 @@ func (d *Driver) newScope(namespace string) (*scope, error) {
 	return s, nil
 }
 
-// start begins to watch, and waits until all that exists is known.
-func (s *scope) start(ctx context.Context, stop <-chan struct{}) error {
+// start begins to watch a scope, and waits until all that exists there is known.
+func (d *Driver) start(ctx context.Context, s *scope) error {
 	for _, f := range s.factories {
-		f.Start(stop)
+		f.Start(d.ctx.Done())
 	}
 	for what, i := range map[string]cache.SharedIndexInformer{
 		"SandboxClaims": s.claims, "SandboxWarmPools": s.pools, "SandboxTemplates": s.templates, "Sandboxes": s.sandboxes, "Pods": s.pods,
 	} {
-		if !cache.WaitForCacheSync(ctx.Done(), i.HasSynced) {
-			return fmt.Errorf("%s can't be listed and watched (holdfast doctor --kube says why): %w", what, context.Cause(ctx))
+		if err := d.synced(ctx, what, i); err != nil {
+			return err
 		}
 	}
 	return nil
