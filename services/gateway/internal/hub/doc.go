@@ -17,7 +17,8 @@
 // holds it. An event that says how far the agent had spoken (k of
 // run.message-recorded, lastK of a run's end) never comes before that: it waits, and
 // what is behind it, until the output up to there was passed on, or is known to be
-// gone, or the output can't be followed for HoldFor. A cursor stands before what waits.
+// gone, or the output can't be followed for HoldFor. An end without a lastK, of a run
+// that lost its sandbox, comes behind all that was said. A cursor stands before what waits.
 // History is merged by (running maximum of after, event before output,
 // sequence), which puts all of these in the same order. A frame's cursor is a pair
 // (n, out): all events up to n and all batches up to out are behind it, so whatever

@@ -3,6 +3,7 @@ package hub
 import (
 	"context"
 	"encoding/json"
+	"math"
 	"slices"
 
 	"github.com/holdfast-io/holdfast/api"
@@ -33,29 +34,41 @@ type spoken struct {
 	k   uint64
 }
 
+// everything is behind all that is in OUTPUT. The end of a run that isn't its runner's to
+// tell, since its sandbox was lost, doesn't say how far the agent had spoken.
+const everything = math.MaxUint64
+
 // spokenBefore is how far the agent had spoken when events were decided, where they say
 // so: a runner publishes what it has read before it records what came of it.
 func spokenBefore(e events.Envelope) spoken {
 	var last spoken
 	for _, r := range e.Events {
-		switch r.Type {
-		case session.TypeRunMessageRecorded, session.TypeRunInterrupted, session.TypeRunFinished, session.TypeRunFailed:
-		default:
-			continue
-		}
-		var p struct {
-			RunID string `json:"runId"`
-			K     uint64 `json:"k"`
-			LastK uint64 `json:"lastK"`
-		}
-		if json.Unmarshal(r.Data, &p) != nil {
-			continue // the fold has refused it: there is a gap instead of its frame
-		}
-		if k := max(p.K, p.LastK); k > 0 {
-			last = spoken{run: p.RunID, k: k}
+		if at := spokenAt(r); at.k > 0 && last.k != everything {
+			last = at
 		}
 	}
 	return last
+}
+
+func spokenAt(r events.Record) spoken {
+	switch r.Type {
+	case session.TypeRunMessageRecorded, session.TypeRunInterrupted, session.TypeRunFinished, session.TypeRunFailed:
+	default:
+		return spoken{}
+	}
+	var p struct {
+		RunID string `json:"runId"`
+		K     uint64 `json:"k"`
+		LastK uint64 `json:"lastK"`
+	}
+	if json.Unmarshal(r.Data, &p) != nil {
+		return spoken{} // the fold has refused it: there is a gap instead of its frame
+	}
+	at := spoken{run: p.RunID, k: max(p.K, p.LastK)}
+	if at.k == 0 && (r.Type == session.TypeRunFinished || r.Type == session.TypeRunFailed) {
+		at.k = everything
+	}
+	return at
 }
 
 // pass passes a message on, or has it wait for what was said before it.
@@ -137,7 +150,7 @@ func (t *topic) seek() {
 }
 
 // seek has the message that waits at seq go on once all output of its session was
-// passed on that there is: what it waits for has aged out then. A stream that can't be
+// passed on that there is: what it still waits for has aged out. A stream that can't be
 // read, or isn't followed to there within HoldFor, is waited for no longer: prompts come
 // behind that message.
 func (h *Hub) seek(t *topic, seq uint64) {
@@ -155,7 +168,9 @@ func (h *Hub) seek(t *topic, seq uint64) {
 	if len(t.waiting) == 0 || t.waiting[0].m.Seq != seq {
 		return
 	}
-	h.cfg.Logger.Debug("event without the output before it", "session", t.key.session, "seq", seq, "err", err)
+	if err != nil && h.ctx.Err() == nil {
+		h.cfg.Logger.Warn("output not followed, events go on without it", "session", t.key.session, "seq", seq, "err", err)
+	}
 	t.goOn()
 	t.seek()
 }

@@ -67,6 +67,7 @@ func TestEventsWaitForWhatWasSaidBefore(t *testing.T) {
 		"finished":    session.RunFinished{RunID: "r-1", LastK: 4, Outcome: "success"},
 		"interrupted": session.RunInterrupted{RunID: "r-1", LastK: 4},
 		"failed":      session.RunFailed{RunID: "r-1", LastK: 4, Cause: "agent-error"},
+		"lost":        session.RunFailed{RunID: "r-1", Cause: "workload-lost"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -292,17 +293,15 @@ func TestSpokenBefore(t *testing.T) {
 		payloads []session.Payload
 		want     spoken
 	}{
-		"nothing of a run": {[]session.Payload{note("gateway")}, spoken{}},
-		"a run that was cancelled in the queue": {
-			[]session.Payload{session.RunFinished{RunID: "r-2", Outcome: "cancelled"}}, spoken{},
-		},
+		"nothing of a run":    {[]session.Payload{note("gateway")}, spoken{}},
+		"a run that was lost": {[]session.Payload{session.RunFailed{RunID: "r-1", Cause: "workload-lost"}}, spoken{"r-1", everything}},
 		"a message and then the end": {[]session.Payload{
 			session.RunMessageRecorded{RunID: "r-1", MessageID: "a", Role: "assistant", Message: json.RawMessage(`{}`), K: 3},
 			session.RunFinished{RunID: "r-1", LastK: 5, Outcome: "success"},
 		}, spoken{"r-1", 5}},
-		"the open run's end and a queued one's": {[]session.Payload{
-			session.RunFinished{RunID: "r-1", LastK: 5, Outcome: "cancelled"}, session.RunFinished{RunID: "r-2", Outcome: "cancelled"},
-		}, spoken{"r-1", 5}},
+		"the open run's end, lost, and another's": {[]session.Payload{
+			session.RunFinished{RunID: "r-1", Outcome: "cancelled"}, session.RunFinished{RunID: "r-2", LastK: 5, Outcome: "cancelled"},
+		}, spoken{"r-1", everything}},
 	} {
 		owner, _ := session.Owner(session.TypeOf(tt.payloads[0]))
 		records, err := session.Records(owner, tt.payloads...)
