@@ -582,6 +582,8 @@ type ClientInterface interface {
 	//
 	// Server-sent events: history after the cursor, then live, with no gap and no repeat. Each has the frame's cursor
 	// as `id`, its kind as `event` and the frame as one line of `data`; comments are heartbeats of the connection.
+	// What an agent said comes before what came of it, `run.message-recorded` and the run's end, live as in a replay;
+	// only where output can't be followed for 15 s do events go on without it.
 	// `Last-Event-ID` wins over `after`. The stream ends after `session.ended`; it is closed, to be resumed, when the viewer is too slow.
 	//
 	// Corresponds with GET /v1/sessions/{id}/stream (the `StreamSession` operationId).
@@ -1686,6 +1688,8 @@ func (c *Client) CancelRun(ctx context.Context, id SessionID, run RunID, params 
 //
 // Server-sent events: history after the cursor, then live, with no gap and no repeat. Each has the frame's cursor
 // as `id`, its kind as `event` and the frame as one line of `data`; comments are heartbeats of the connection.
+// What an agent said comes before what came of it, `run.message-recorded` and the run's end, live as in a replay;
+// only where output can't be followed for 15 s do events go on without it.
 // `Last-Event-ID` wins over `after`. The stream ends after `session.ended`; it is closed, to be resumed, when the viewer is too slow.
 //
 // Corresponds with GET /v1/sessions/{id}/stream (the `StreamSession` operationId).
@@ -5179,6 +5183,8 @@ type ClientWithResponsesInterface interface {
 	//
 	// Server-sent events: history after the cursor, then live, with no gap and no repeat. Each has the frame's cursor
 	// as `id`, its kind as `event` and the frame as one line of `data`; comments are heartbeats of the connection.
+	// What an agent said comes before what came of it, `run.message-recorded` and the run's end, live as in a replay;
+	// only where output can't be followed for 15 s do events go on without it.
 	// `Last-Event-ID` wins over `after`. The stream ends after `session.ended`; it is closed, to be resumed, when the viewer is too slow.
 	//
 	// Returns a wrapper object for the known response body format(s).
@@ -8154,6 +8160,8 @@ func (c *ClientWithResponses) CancelRunWithResponse(ctx context.Context, id Sess
 //
 // Server-sent events: history after the cursor, then live, with no gap and no repeat. Each has the frame's cursor
 // as `id`, its kind as `event` and the frame as one line of `data`; comments are heartbeats of the connection.
+// What an agent said comes before what came of it, `run.message-recorded` and the run's end, live as in a replay;
+// only where output can't be followed for 15 s do events go on without it.
 // `Last-Event-ID` wins over `after`. The stream ends after `session.ended`; it is closed, to be resumed, when the viewer is too slow.
 //
 // Returns a wrapper object for the known response body format(s).

@@ -172,9 +172,9 @@ func done(t *testing.T, alice *apiclient.ClientWithResponses, a *attempt, mayFai
 
 // over follows a session until its agent has finished and the same viewer has seen it say
 // something; or has failed, where its sandbox may have gone under it: a call that was
-// allowed is not tried twice. A viewer that is there already gets events and output each
-// as its own stream brings them, and one of the two may have lost its leader: the last that
-// was said may come behind the end of the run, but it comes, to this viewer.
+// allowed is not tried twice. What was said comes before the end of its run, unless a
+// stream that lost its leader can't be followed for longer than a gateway waits for it: then
+// it comes behind the end, but it comes, to this viewer.
 func over(t *testing.T, alice *apiclient.ClientWithResponses, id string, mayFail bool, said string) []api.Frame {
 	t.Helper()
 	var seen []api.Frame
