@@ -34,8 +34,9 @@ type Kubernetes struct {
 	Replica string
 }
 
-// sweepLease is contended for by the replicas of the workload service.
-const sweepLease = "holdfast-workload-sweep"
+// replicas is the group of leases by which replicas of the workload service know of each
+// other.
+const replicas = "holdfast-workload"
 
 // Unverified is before the isolation of a runtime class that nobody has proven here: see
 // clusterfile.File.Verified.
@@ -90,6 +91,6 @@ func (k Kubernetes) open(ctx context.Context, pods podtemplate.Options, log *slo
 	return agentsandbox.New(ctx, agentsandbox.Config{
 		Rest: k.Rest, Namespace: func(tenant string) string { return k.Cluster.Tenants[tenant] },
 		Namespaces: slices.Sorted(maps.Values(k.Cluster.Tenants)), Nodes: k.Cluster.WatchNodes, Template: pods, Log: log,
-		Lease: &agentsandbox.Lease{Namespace: k.Cluster.Namespace, Name: sweepLease, Identity: k.Replica},
+		Lease: &agentsandbox.Lease{Namespace: k.Cluster.Namespace, Group: replicas, Identity: k.Replica},
 	})
 }

@@ -69,21 +69,28 @@ func set(t *testing.T) *bench {
 // another is another replica's driver on the same namespace.
 func (b *bench) another() *Driver { return b.open(nil) }
 
-// replica is one that contends for a lease.
-func (b *bench) replica(name string) *Driver {
-	return b.open(&Lease{Namespace: b.ns, Name: "sweep", Identity: name})
+// replica is one of several that know of each other.
+func (b *bench) replica(name string, change ...func(*Config)) *Driver {
+	return b.open(&Lease{Namespace: b.ns, Group: "replicas", Identity: name, For: leaseFor}, change...)
 }
 
-func (b *bench) open(lease *Lease) *Driver {
+// leaseFor is how soon a replica that doesn't renew is taken for gone here.
+const leaseFor = 3 * time.Second
+
+func (b *bench) open(lease *Lease, change ...func(*Config)) *Driver {
 	b.t.Helper()
 	anyone := []networkingv1.NetworkPolicyPeer{{NamespaceSelector: &metav1.LabelSelector{}}}
-	d, err := New(b.t.Context(), Config{
+	cfg := Config{
 		Rest: b.cluster.Config(), Namespace: func(string) string { return b.ns }, Namespaces: []string{b.ns}, Nodes: true, Lease: lease,
 		Template: podtemplate.Options{
 			Image: "holdfast", BindKey: b.public(), Callers: anyone, Agents: anyone, AgentsPort: 7071, ServiceAccount: "default",
 		},
 		Log: slog.New(slog.NewTextHandler(b.t.Output(), nil)),
-	})
+	}
+	for _, c := range change {
+		c(&cfg)
+	}
+	d, err := New(b.t.Context(), cfg)
 	must(b.t, err)
 	b.t.Cleanup(func() { must(b.t, d.Close()) })
 	return d

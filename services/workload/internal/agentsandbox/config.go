@@ -24,7 +24,7 @@ type Config struct {
 	// Nodes has the driver watch nodes, to tell when one is cordoned. It takes the right
 	// to watch them.
 	Nodes bool
-	// Lease is contended for by replicas; nil where there is one alone.
+	// Lease is how replicas know of each other; nil where there is one alone.
 	Lease *Lease
 	// Template is what the installation says of all Pods; see there for what is required.
 	Template podtemplate.Options
@@ -41,8 +41,8 @@ func (c Config) validate() error {
 	if c.Rest == nil || c.Namespace == nil || c.Log == nil {
 		return errors.New("agent-sandbox driver: Rest, Namespace and Log are required")
 	}
-	if l := c.Lease; l != nil && (l.Namespace == "" || l.Name == "" || l.Identity == "") {
-		return errors.New("agent-sandbox driver: a lease needs Namespace, Name and Identity")
+	if l := c.Lease; l != nil && (l.Namespace == "" || l.Group == "" || l.Identity == "") {
+		return errors.New("agent-sandbox driver: a lease needs Namespace, Group and Identity")
 	}
 	return nil
 }

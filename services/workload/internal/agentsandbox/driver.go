@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
@@ -24,6 +23,7 @@ import (
 	"github.com/holdfast-io/holdfast/services/internal/sandboxapi"
 	"github.com/holdfast-io/holdfast/services/workload/internal/driver"
 	"github.com/holdfast-io/holdfast/services/workload/internal/podtemplate"
+	"github.com/holdfast-io/holdfast/services/workload/internal/roster"
 )
 
 // errNamespace is wrapped where a tenant's sandboxes would be where nobody looks.
@@ -52,14 +52,14 @@ type Driver struct {
 	cancel context.CancelFunc
 	tasks  sync.WaitGroup
 	closed sync.Once
-	leads  atomic.Bool
+	roster *roster.Roster // nil for one replica
 }
 
 var (
 	_ driver.Driver    = (*Driver)(nil)
 	_ driver.Backstop  = (*Driver)(nil)
 	_ driver.Explainer = (*Driver)(nil)
-	_ driver.Elected   = (*Driver)(nil)
+	_ driver.Shared    = (*Driver)(nil)
 	_ driver.Keeper    = (*Driver)(nil)
 	_ driver.Upholder  = (*Driver)(nil)
 	_ driver.Leaver    = (*Driver)(nil)
@@ -99,8 +99,8 @@ func New(ctx context.Context, cfg Config) (*Driver, error) {
 	for range writers {
 		d.tasks.Go(d.write)
 	}
-	if cfg.Lease != nil {
-		d.tasks.Go(d.contend)
+	if err := d.share(); err != nil {
+		return nil, errors.Join(fmt.Errorf("agent-sandbox driver: %w", err), d.Close())
 	}
 	d.cfg.Log.Info("agent-sandbox driver started", "namespaces", cfg.Namespaces, "nodes", cfg.Nodes)
 	return d, nil

@@ -272,8 +272,8 @@ func (d *Driver) blueprint(spec driver.RuntimeSpec) (podtemplate.Blueprint, erro
 	return b, nil
 }
 
-// applyTemplate applies a runtime's template unless the informer shows it as it was
-// applied; again has it applied in any case.
+// applyTemplate applies a runtime's template unless it stands, as the informer shows it;
+// again has it applied in any case.
 func (d *Driver) applyTemplate(ctx context.Context, spec driver.RuntimeSpec, key types.NamespacedName, again bool) error {
 	b, err := d.blueprint(spec)
 	if err != nil {
@@ -293,7 +293,7 @@ func (d *Driver) putTemplate(
 	sum := sha256.Sum256(raw)
 	meta := ourMeta(key, whose, spec)
 	meta.Annotations[annBlueprint] = hex.EncodeToString(sum[:])
-	if !again && d.stands(key, meta.Annotations[annBlueprint]) {
+	if !again && d.stands(key, spec.Name, meta.Annotations[annBlueprint]) {
 		return nil
 	}
 	body, err := json.Marshal(&extensionsv1beta1.SandboxTemplate{
@@ -310,11 +310,19 @@ func (d *Driver) putTemplate(
 	return nil
 }
 
-// stands says whether a template is as it was applied.
-func (d *Driver) stands(key types.NamespacedName, blueprint string) bool {
+// stands says whether a template is as it was applied, or is there and another replica's
+// to keep: during an upgrade replicas of two versions want it in two forms, and each change
+// of it has all that is warm made anew.
+func (d *Driver) stands(key types.NamespacedName, runtime, blueprint string) bool {
 	t := found[extensionsv1beta1.SandboxTemplate](d.scopeOf(key.Namespace).templates, key)
+	if t == nil || t.DeletionTimestamp != nil {
+		return false
+	}
+	if !d.Mine(runtime) {
+		return true
+	}
 	generation, applied := d.pools.get(key)
-	return applied && t != nil && t.DeletionTimestamp == nil && t.Annotations[annBlueprint] == blueprint && t.Generation <= generation
+	return applied && t.Annotations[annBlueprint] == blueprint && t.Generation <= generation
 }
 
 // applyPool makes a pool keep so many replicas.

@@ -103,10 +103,13 @@ func (a *App) pool(ctx context.Context, tenant, name string) error {
 	return a.driver.EnsurePool(ctx, spec, size)
 }
 
-// driverSpec words a revision for the driver. A driver's names know no tenants,
-// so the tenant is part of the name.
+// driverName is a driver's name of a runtime. It knows no tenants, so the tenant is part
+// of the name.
+func driverName(tenant, name string) string { return tenant + "." + name }
+
+// driverSpec words a revision for the driver.
 func driverSpec(tenant string, rev runtime.Revision) driver.RuntimeSpec {
 	spec := recipe.ForDriver(rev.Spec)
-	spec.Name, spec.Revision = tenant+"."+rev.Spec.Name, rev.Number
+	spec.Name, spec.Revision = driverName(tenant, rev.Spec.Name), rev.Number
 	return spec
 }

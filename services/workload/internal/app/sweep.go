@@ -16,22 +16,30 @@ import (
 )
 
 // sweep compares what exists with the log. It removes only what a release of this
-// epoch names; what the log doesn't know it reports, and people remove it (see strays).
+// epoch names; what the log doesn't know it reports, and people remove it (see strays). Of
+// each session one replica does.
 func (a *App) sweep(ctx context.Context) {
-	if e, ok := a.driver.(driver.Elected); ok && !e.Leads() {
-		return // another replica's
-	}
 	found, err := a.driver.List(ctx)
 	if err != nil {
 		a.cfg.Logger.LogAttrs(ctx, levelOf(err), "sandboxes not listed", slog.Any("error", err))
 		return
 	}
 	for _, f := range found {
+		if !a.mine(f.Session) {
+			continue
+		}
 		if err := a.compare(ctx, f); err != nil {
 			a.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "sandbox not compared with the log",
 				slog.String("session", f.Session), slog.Any("error", err))
 		}
 	}
+}
+
+// mine says whether this replica takes care of a session, or of a runtime by the driver's
+// name of it.
+func (a *App) mine(key string) bool {
+	d, shared := a.driver.(driver.Shared)
+	return !shared || d.Mine(key)
 }
 
 // compare brings one sandbox and the log together.

@@ -93,15 +93,17 @@ func (a *App) placed(ctx context.Context, e driver.Event) {
 	}
 }
 
-// pools fills the pools of all runtimes. What can't be filled now is tried again with
-// the next sweep.
+// pools fills the pools of the runtimes that are this replica's to take care of. What
+// can't be filled now is tried again with the next sweep.
 func (a *App) pools(ctx context.Context, runtimes Runtimes) {
 	names, err := runtimes.RuntimeNames(ctx)
 	if err != nil {
 		a.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "runtimes not listed for their pools, trying again", slog.Any("error", err))
 	}
 	for _, n := range names {
-		a.fill(ctx, n)
+		if a.mine(driverName(n.Tenant, n.Name)) {
+			a.fill(ctx, n)
+		}
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"crypto/ed25519"
 	"encoding/json"
 	"errors"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -170,32 +171,50 @@ func TestDueSaysWhatWasWaitedFor(t *testing.T) {
 	}
 }
 
-// follower is a driver of a replica that doesn't lead.
-type follower struct{ driver.Driver }
+// sharing is a driver of a replica that takes care of nothing but keys.
+type sharing struct {
+	driver.Driver
+	keys []string
+}
 
-func (follower) Leads() bool { return false }
+func (s sharing) Mine(key string) bool { return slices.Contains(s.keys, key) }
 
-// What exists is compared with the log by one replica for all.
-func TestFollowerSweepsNothing(t *testing.T) {
+// What exists is compared with the log by the replica whose it is, and so are pools kept.
+func TestOthersTakeCare(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		w.settle()
-		w.queue.now = nil
-		w.app.UseDriver(follower{w.driver})
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan error)
-		go func() { done <- w.app.Watch(ctx, runtimes{}) }()
-		<-time.After(2 * app.SweepEvery) // of the test's own time
-		synctest.Wait()
-		if len(w.queue.now) != 0 {
-			t.Errorf("enqueued %v", w.queue.now)
-		}
-		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-	})
+	for name, tc := range map[string]struct {
+		keys          []string
+		swept, filled bool
+	}{
+		"of all":       {},
+		"of a pool":    {keys: []string{given.Session}, swept: true},
+		"of a session": {keys: []string{given.Tenant + ".shell"}, filled: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				w.settle()
+				w.queue.now, w.driver.calls = nil, nil
+				w.app.UseDriver(sharing{w.driver, tc.keys})
+				ctx, cancel := context.WithCancel(t.Context())
+				done := make(chan error)
+				go func() { done <- w.app.Watch(ctx, runtimes{}) }()
+				<-time.After(2 * app.SweepEvery) // of the test's own time
+				synctest.Wait()
+				if swept := len(w.queue.now) > 0; swept != tc.swept {
+					t.Errorf("enqueued %v", w.queue.now)
+				}
+				if filled := slices.Contains(w.driver.calls, "EnsurePool"); filled != tc.filled {
+					t.Errorf("called %v", w.driver.calls)
+				}
+				cancel()
+				if err := <-done; err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
 }
 
 // A sandbox that has to leave its place is no loss; it is said once of each.

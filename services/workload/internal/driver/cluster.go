@@ -20,9 +20,14 @@ type Explainer interface {
 	Explain(ctx context.Context, ref Ref) *StartError
 }
 
-// Elected is a driver whose replicas see the same sandboxes, of which one at a time
-// compares them with the log. Who begins to lead has an Event with Began.
-type Elected interface{ Leads() bool }
+// Shared is a driver whose replicas see the same sandboxes, and divide among them what
+// nobody asks for: of each session one compares what exists with the log, of each runtime
+// one keeps the pool. Where more falls to a replica it has an Event with Began.
+type Shared interface {
+	// Mine says whether this replica takes care of a key now, which is a session's or the
+	// driver's name of a runtime.
+	Mine(key string) bool
+}
 
 // Reminded is a driver that writes down what it handed out only afterwards, so that its
 // process may die before, or another replica not see it yet. The log knows.
