@@ -53,9 +53,10 @@ type Config struct {
 	// 8 MiB.
 	RingBytes int
 	// HeldBytes bounds what of one session waits: output for its event, the largest batch
-	// of it apart, and events for the output before them. HoldFor is how long output waits
-	// before the log is asked whether the event exists, and the most that an event waits;
-	// 0 means 4 MiB and 15 s: a tail takes up to 10 s to find that its consumer stands still.
+	// of it apart, and events for the output before them, the first message apart. HoldFor
+	// is how long output waits before the log is asked whether the event exists, and the
+	// most that an event waits; 0 means 4 MiB and 15 s: a tail takes up to 10 s to find that
+	// its consumer stands still.
 	HeldBytes int
 	HoldFor   time.Duration
 	// Heartbeat is the silence after which a connection gets a word; 0 means 15 s.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"math"
 	"slices"
+	"time"
 
 	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/events"
@@ -16,8 +17,9 @@ import (
 type arrival struct {
 	m    events.Message
 	made madeFrames
-	// before is the output that belongs before it.
+	// before is the output that belongs before it, until when it waits for that at most.
 	before spoken
+	until  time.Time
 }
 
 func (a arrival) size() int {
@@ -79,7 +81,7 @@ func (t *topic) pass(a arrival) {
 	t.waiting = append(t.waiting, a)
 	t.waitingBytes += a.size()
 	t.advance()
-	for len(t.waiting) > 0 && t.waitingBytes > t.hub.cfg.HeldBytes {
+	for len(t.waiting) > 0 && t.waitingBytes-t.waiting[0].size() > t.hub.cfg.HeldBytes {
 		t.goOn()
 	}
 	t.seek()
@@ -145,16 +147,17 @@ func (t *topic) seek() {
 	if len(t.waiting) == 0 || t.sought == t.waiting[0].m.Seq {
 		return
 	}
-	t.sought = t.waiting[0].m.Seq
-	go t.hub.seek(t, t.sought)
+	a := t.waiting[0]
+	t.sought = a.m.Seq
+	go t.hub.seek(t, a.m.Seq, a.until)
 }
 
 // seek has the message that waits at seq go on once all output of its session was
 // passed on that there is: what it still waits for has aged out. A stream that can't be
-// read, or isn't followed to there within HoldFor, is waited for no longer: prompts come
-// behind that message.
-func (h *Hub) seek(t *topic, seq uint64) {
-	ctx, cancel := context.WithTimeout(h.ctx, h.cfg.HoldFor)
+// read, or followed to there, is waited for until the time that is given and no longer:
+// prompts come behind that message.
+func (h *Hub) seek(t *topic, seq uint64, until time.Time) {
+	ctx, cancel := context.WithDeadline(h.ctx, until)
 	defer cancel()
 	_, out, _, err := t.newest(ctx)
 	if err == nil {

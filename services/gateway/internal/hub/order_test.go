@@ -136,6 +136,27 @@ func TestEventsDontWaitForGood(t *testing.T) {
 	wantWords(t, "then", r.until("output", at(5, 1)), "r-1:1-1")
 }
 
+// What waits one behind the other waits at the same time: each for HoldFor since it came.
+func TestEventsWaitTogether(t *testing.T) {
+	const wait = 300 * time.Millisecond
+	w, out := lateWorld(t, func(c *Config) { c.HoldFor = wait })
+	id := sid("a")
+	w.begin(t, id)
+	r := w.open(t, "/v1/sessions/"+id+"/stream", "")
+	r.until("history", at(3, 0))
+	out.hold(true)
+	defer out.hold(false)
+	w.say(t, id, "r-1", 1, 50, 3)
+	began := time.Now()
+	for k := uint64(1); k <= 50; k++ {
+		w.record(t, id, "r-1", k)
+	}
+	r.until("all", at(53, 0))
+	if took := time.Since(began); took < wait || took > 25*wait {
+		t.Errorf("fifty events that came at once waited %s, each alone may for %s", took, wait)
+	}
+}
+
 // What waits is bounded in bytes: more of it goes on without the output.
 func TestEventsThatWaitAreBounded(t *testing.T) {
 	w, out := lateWorld(t, func(c *Config) { c.HeldBytes, c.HoldFor = 500, time.Hour })

@@ -56,7 +56,7 @@ func (t *topic) at() cursor.Session {
 func (t *topic) event(m events.Message, made madeFrames) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	a := arrival{m: m, made: made, before: spokenBefore(m.Envelope)}
+	a := arrival{m: m, made: made, before: spokenBefore(m.Envelope), until: time.Now().Add(t.hub.cfg.HoldFor)}
 	if t.loading {
 		t.early = append(t.early, func() { t.pass(a) })
 		return
