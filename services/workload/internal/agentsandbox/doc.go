@@ -16,8 +16,8 @@
 // keep the newest one, each written under the resource version that it was compared
 // with: a slow effect meets a conflict, looks again, and is refused. Of a claim that is
 // gone its process still knows the newest intent for a while; an older claim that comes
-// later all the same, from another process, is one that the log has released, and a sweep
-// removes it.
+// later all the same, from another process, is one that the log has released: whoever made
+// it sees that as soon as it looks at the log again, and removes it; else a sweep does.
 //
 // An incarnation is a Pod's UID, and from the first restart of sandboxd's or the agent's
 // container on "<uid>.<restarts>". agent-sandbox binds a claim silently to another

@@ -46,9 +46,6 @@ func (a *App) Settle(ctx context.Context, key reactor.Key) error {
 		if err != nil {
 			return err
 		}
-		if w.action == decider.Nothing {
-			return nil
-		}
 		again, err := a.act(ctx, w)
 		switch {
 		case errors.Is(err, decider.ErrOvertaken):
@@ -106,6 +103,7 @@ func (a *App) act(ctx context.Context, w want) (again bool, err error) {
 	case decider.Clear:
 		return false, a.clear(ctx, w)
 	case decider.Nothing:
+		return false, a.late(ctx, w)
 	}
 	return false, nil
 }

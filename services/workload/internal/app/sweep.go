@@ -53,7 +53,7 @@ func (a *App) compare(ctx context.Context, f driver.Found) error {
 			slog.String("tenant", f.Tenant), slog.String("session", f.Session), slog.Uint64("generation", f.Generation))
 		return nil
 	}
-	if s.workload.Generation == f.Generation && s.workload.Status == session.WorkloadReleased {
+	if f.Generation <= s.workload.Generation && s.workload.Status == session.WorkloadReleased {
 		err := a.awhile(ctx, func(ctx context.Context) error { return a.driver.Release(ctx, f.Ref, s.intent, s.keep) })
 		if errors.Is(err, errTurn) {
 			return nil // the next sweep sees whether it went
@@ -63,6 +63,22 @@ func (a *App) compare(ctx context.Context, f driver.Found) error {
 	a.requeue.Enqueue(reactor.Key{Tenant: f.Tenant, Session: f.Session})
 	if b, ok := a.driver.(driver.Backstop); ok {
 		return b.Extend(ctx, f.Ref, s.until)
+	}
+	return nil
+}
+
+// late removes what a create left that came to the cluster after the session's release,
+// which another replica carried out: no intent of the session's stood there any more that
+// could have refused it. What whoever created it doesn't live to see, the sweep does.
+func (a *App) late(ctx context.Context, w want) error {
+	if _, resumable := a.driver.(driver.Explainer); !resumable || w.claimed.Status != session.WorkloadReleased {
+		return nil
+	}
+	_, err := a.driver.Locate(ctx, w.ref)
+	if err == nil || errors.Is(err, driver.ErrNotRunning) {
+		a.cfg.Logger.LogAttrs(ctx, slog.LevelInfo, "a sandbox that came after its session's release is removed",
+			slog.String("session", w.ref.Session), slog.Uint64("generation", w.ref.Generation))
+		return a.awhile(ctx, func(ctx context.Context) error { return a.letGo(ctx, w, w.keep) })
 	}
 	return nil
 }

@@ -2,6 +2,9 @@ package app_test
 
 import (
 	"context"
+	"errors"
+	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -150,5 +153,41 @@ func TestWhatIsReadyIsUpheld(t *testing.T) {
 	}
 	if s := w.state().Workload.Status; s != session.WorkloadReady {
 		t.Errorf("it is %s", s)
+	}
+}
+
+// tardy is a driver whose create reaches the cluster after its session's end.
+type tardy struct {
+	*unhurried
+	end func()
+}
+
+func (c *tardy) Claim(ctx context.Context, claim driver.Claim) (driver.Sandbox, error) {
+	c.end()
+	c.intent = claim.Intent // what the release left is known to another replica alone
+	box, err := c.scripted.Claim(ctx, claim)
+	return box, errors.Join(err, c.wait(ctx, "Claim"))
+}
+
+// A create reaches the cluster when another replica has carried out the session's release
+// already, which found nothing: what it made is removed, whether it was waited for or not.
+func TestLateCreateIsUndone(t *testing.T) {
+	t.Parallel()
+	for name, looks := range map[string]int{"waited for": 0, "not waited for": 1} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				d := &tardy{&unhurried{w.driver, map[string]int{"Claim": looks}}, sync.OnceFunc(func() {
+					w.append(session.Terminated{})
+					w.append(session.Released{Generation: 1})
+				})}
+				w.app.UseDriver(d)
+				w.settle()
+				if exist, _ := w.driver.left(); exist != 0 || w.state().Workload.Status != session.WorkloadReleased || !slices.Contains(w.driver.calls, "Claim") {
+					t.Errorf("%d sandboxes are left, it is %s after %v", exist, w.state().Workload.Status, w.driver.calls)
+				}
+			})
+		})
 	}
 }
