@@ -83,8 +83,13 @@ func Exit(m *testing.M) { os.Exit(Main(m).Run()) }
 
 type wrapped struct{ m interface{ Run() int } }
 
+// quiet drops what client libraries say of watches that end: it is no part of a test's
+// output. It is set once, and before any test that might log.
+var quiet = sync.OnceFunc(func() { klog.SetLogger(logr.Discard()) })
+
 // Run runs the tests, then stops the cluster if any test has started it.
 func (w wrapped) Run() int {
+	quiet()
 	shared.mu.Lock()
 	shared.main = true
 	shared.mu.Unlock()
@@ -104,8 +109,7 @@ func (w wrapped) Run() int {
 
 // start starts every part, or none.
 func start(assets string) (_ *Cluster, err error) {
-	// What client libraries say of watches that end is no part of a test's output.
-	klog.SetLogger(logr.Discard())
+	quiet()
 	c := &Cluster{}
 	defer func() {
 		if err != nil {
