@@ -2,7 +2,7 @@
 // know, and what it asks before it acts. The session comes from the token of its
 // sandbox, never from the request.
 //
-//	token ─▶ signature, audience, expiry ─▶ fence: is it the session's sandbox now? ─▶ flood? ─▶ operation
+//	a flood of bad ones? ─▶ token ─▶ signature, audience, expiry ─▶ fence: is it the session's sandbox now? ─▶ flood? ─▶ operation
 //
 // A call that has to wait for a person is answered 202. In mode hold the answer is
 // held back up to a minute: subscribe, read, sleep until something happens to the
@@ -41,6 +41,14 @@ const (
 	requestsBurst     = 200
 )
 
+// What one address may present of tokens that are no good, before what it presents is looked
+// at no more: a signature costs more to check than to make up. Who has a good one is never
+// charged, so that Pods behind one address have nothing to share.
+const (
+	badTokensPerSecond = 10
+	badTokensBurst     = 100
+)
+
 // holdFor is how long a question in mode hold keeps its first answer back.
 const holdFor = 60 * time.Second
 
@@ -58,6 +66,8 @@ type Config struct {
 type Agents struct {
 	cfg    Config
 	floods *edge.Limiter
+	// strangers bounds bad tokens, by address.
+	strangers *edge.Limiter
 	// presented and reviewed bound what Pods ask, by address and by incarnation.
 	presented, reviewed *edge.Limiter
 }
@@ -67,7 +77,7 @@ var _ agentserver.StrictServerInterface = (*Agents)(nil)
 // New makes an Agents.
 func New(cfg Config) *Agents {
 	return &Agents{
-		cfg: cfg, floods: edge.NewLimiter(requestsPerSecond, requestsBurst),
+		cfg: cfg, floods: edge.NewLimiter(requestsPerSecond, requestsBurst), strangers: edge.NewLimiter(badTokensPerSecond, badTokensBurst),
 		presented: edge.NewLimiter(presentedPerSecond, presentedBurst), reviewed: edge.NewLimiter(reviewedPerSecond, reviewedBurst),
 	}
 }
@@ -98,13 +108,9 @@ func (a *Agents) Admit(op *apispec.Operation, r *http.Request) (context.Context,
 	if forPods(op) {
 		return a.admitPod(r)
 	}
-	token, ok := auth.Bearer(r.Header.Get("Authorization"))
-	if !ok {
-		return nil, problem.New(api.CodeUnauthenticated, "This needs the token of a session's sandbox.")
-	}
-	claims, err := a.cfg.Verifier.Verify(token)
+	claims, err := a.identify(r)
 	if err != nil {
-		return nil, problem.Wrap(api.CodeUnauthenticated, "The token is not valid.", err)
+		return nil, err
 	}
 	edge.SetCaller(r.Context(), "agent:"+claims.Session)
 	if err := a.floods.Allow(claims.Session); err != nil {
@@ -124,6 +130,25 @@ func (a *Agents) Admit(op *apispec.Operation, r *http.Request) (context.Context,
 		return nil, err
 	}
 	return context.WithValue(r.Context(), claimsKey{}, claims), nil
+}
+
+// identify says whose token a request bears, unless its address has presented too many that
+// were nobody's.
+func (a *Agents) identify(r *http.Request) (sandboxtoken.Claims, error) {
+	from := addressOf(r)
+	if err := a.strangers.Spent(from); err != nil {
+		return sandboxtoken.Claims{}, err
+	}
+	token, ok := auth.Bearer(r.Header.Get("Authorization"))
+	if !ok {
+		return sandboxtoken.Claims{}, problem.New(api.CodeUnauthenticated, "This needs the token of a session's sandbox.")
+	}
+	claims, err := a.cfg.Verifier.Verify(token)
+	if err != nil {
+		_ = a.strangers.Allow(from) // a charge: it is refused in any case
+		return sandboxtoken.Claims{}, problem.Wrap(api.CodeUnauthenticated, "The token is not valid.", err)
+	}
+	return claims, nil
 }
 
 // ask sends a command to the policy service, as the agent of the session, and

@@ -33,21 +33,37 @@ func NewLimiter(perSecond float64, burst int) *Limiter {
 // Allow takes one request of the key's, or refuses it with a problem that says
 // when the next may come.
 func (l *Limiter) Allow(key string) error {
-	bucket, ok := l.buckets.Get(key)
-	if !ok {
-		fresh := rate.NewLimiter(l.perSecond, l.burst)
-		if before, raced, _ := l.buckets.PeekOrAdd(key, fresh); raced {
-			bucket = before
-		} else {
-			bucket = fresh
-		}
-	}
-	r := bucket.Reserve()
+	r := l.bucket(key).Reserve()
 	wait := r.Delay()
 	if wait <= 0 {
 		return nil
 	}
 	r.Cancel()
+	return tooMany(wait)
+}
+
+// Spent is Allow without taking anything: what is charged afterwards, and only where it
+// deserves it, is refused beforehand once there is nothing left.
+func (l *Limiter) Spent(key string) error {
+	missing := 1 - l.bucket(key).Tokens()
+	if missing <= 0 {
+		return nil
+	}
+	return tooMany(time.Duration(missing / float64(l.perSecond) * float64(time.Second)))
+}
+
+func (l *Limiter) bucket(key string) *rate.Limiter {
+	if bucket, ok := l.buckets.Get(key); ok {
+		return bucket
+	}
+	fresh := rate.NewLimiter(l.perSecond, l.burst)
+	if before, raced, _ := l.buckets.PeekOrAdd(key, fresh); raced {
+		return before
+	}
+	return fresh
+}
+
+func tooMany(wait time.Duration) error {
 	p := problem.New(api.CodeQuotaExceeded, "Too many requests; slow down.")
 	p.RetryAfter = max(wait, time.Second)
 	return p
