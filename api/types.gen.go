@@ -88,6 +88,7 @@ const (
 	AuditEntryKindPolicy  AuditEntryKind = "policy"
 	AuditEntryKindRuntime AuditEntryKind = "runtime"
 	AuditEntryKindSession AuditEntryKind = "session"
+	AuditEntryKindSweep   AuditEntryKind = "sweep"
 )
 
 // Valid indicates whether the value is a known member of the AuditEntryKind enum.
@@ -98,6 +99,8 @@ func (e AuditEntryKind) Valid() bool {
 	case AuditEntryKindRuntime:
 		return true
 	case AuditEntryKindSession:
+		return true
+	case AuditEntryKindSweep:
 		return true
 	default:
 		return false
@@ -849,7 +852,7 @@ type AuditEntry struct {
 	Seq     Seq    `json:"seq"`
 	Service string `json:"service"`
 
-	// Subject The session's id, or the runtime's or policy's name.
+	// Subject The session's id, the runtime's or policy's name, or the id of a command to remove strays.
 	Subject string `json:"subject"`
 
 	// Tenant A name in a tenant; also a token of a subject.

@@ -40,6 +40,7 @@ const (
 	PrefixRun     = "r"
 	PrefixMessage = "m"
 	PrefixCommand = "cmd"
+	PrefixSweep   = "sw"
 )
 
 // CallID is deterministic in session, the agent's call id, tool and the

@@ -35,6 +35,7 @@ const (
 	AggregateSession Aggregate = "session"
 	AggregateRuntime Aggregate = "runtime"
 	AggregatePolicy  Aggregate = "policy"
+	AggregateSweep   Aggregate = "sweep"
 )
 
 var tokenPattern = regexp.MustCompile(`^[a-z0-9-]{1,63}$`)
@@ -51,7 +52,7 @@ func (e *BadTokenError) Error() string {
 }
 
 // SubjectOf builds the subject of an aggregate: ev.<tenant>.s.<session>,
-// ev.<tenant>.runtime.<name> or ev.<tenant>.policy.<name>.
+// ev.<tenant>.runtime.<name>, ev.<tenant>.policy.<name> or ev.<tenant>.sweep.<id>.
 func SubjectOf(agg Aggregate, tenant, key string) (string, error) {
 	if !ValidToken(tenant) {
 		return "", &BadTokenError{What: "tenant", Value: tenant}
@@ -93,6 +94,8 @@ func ParseSubject(subject string) (a Address, ok bool) {
 		a.Aggregate = AggregateRuntime
 	case "policy":
 		a.Aggregate = AggregatePolicy
+	case "sweep":
+		a.Aggregate = AggregateSweep
 	default:
 		return Address{}, false
 	}

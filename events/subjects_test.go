@@ -11,6 +11,7 @@ import (
 func TestSubjects(t *testing.T) {
 	for agg, want := range map[events.Aggregate]string{
 		events.AggregateSession: "ev.t-1.s.a-9", events.AggregateRuntime: "ev.t-1.runtime.a-9", events.AggregatePolicy: "ev.t-1.policy.a-9",
+		events.AggregateSweep: "ev.t-1.sweep.a-9",
 	} {
 		got, err := events.SubjectOf(agg, "t-1", "a-9")
 		if err != nil || got != want {
@@ -50,7 +51,7 @@ func TestSubjects(t *testing.T) {
 }
 
 func FuzzParseSubject(f *testing.F) {
-	for _, s := range []string{"ev.t.s.a", "ev.t.runtime.a", "ev.t.policy.a", events.SubjectGenesis, "ev..s.a", "ev.t.s.a.b", "out.t.a", "ev.*.s.>"} {
+	for _, s := range []string{"ev.t.s.a", "ev.t.runtime.a", "ev.t.policy.a", "ev.t.sweep.a", events.SubjectGenesis, "ev..s.a", "ev.t.s.a.b", "out.t.a", "ev.*.s.>"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, subject string) {

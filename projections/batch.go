@@ -13,6 +13,7 @@ import (
 	"github.com/holdfast-io/holdfast/events/policy"
 	"github.com/holdfast-io/holdfast/events/revisions"
 	"github.com/holdfast-io/holdfast/events/runtime"
+	"github.com/holdfast-io/holdfast/events/sweep"
 	"github.com/holdfast-io/holdfast/projections/internal/dbsqlc"
 	"github.com/holdfast-io/holdfast/projections/view"
 )
@@ -34,6 +35,7 @@ type folds struct {
 	sessions *eventlog.Follower[*story]
 	runtimes *eventlog.Follower[definition[runtime.Spec]]
 	policies *eventlog.Follower[definition[policy.Spec]]
+	sweeps   *eventlog.Follower[swept]
 }
 
 func newFolds(log eventlog.Log, epoch string, copied eventlog.Copy, cacheSize int) *folds {
@@ -48,6 +50,9 @@ func newFolds(log eventlog.Log, epoch string, copied eventlog.Copy, cacheSize in
 		policies: eventlog.NewFollower(eventlog.Config[definition[policy.Spec]]{
 			Log: log, Epoch: epoch, Copy: copied, CacheSize: cacheSize,
 			New: func() definition[policy.Spec] { return definition[policy.Spec]{policy.New()} },
+		}),
+		sweeps: eventlog.NewFollower(eventlog.Config[swept]{
+			Log: log, Epoch: epoch, Copy: copied, CacheSize: cacheSize, New: func() swept { return swept{sweep.New()} },
 		}),
 	}
 }
@@ -168,6 +173,10 @@ func (b *batch) follow(ctx context.Context, f *folds, a events.Address, m events
 			return err
 		}
 		b.definitions = append(b.definitions, revisionRows(a, m, policy.TypeRemoved, d.State, view.PolicySpec)...)
+	case events.AggregateSweep:
+		if _, err := f.sweeps.Follow(ctx, m); err != nil { // it has no rows but those of the audit
+			return err
+		}
 	}
 	return nil
 }

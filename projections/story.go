@@ -8,6 +8,7 @@ import (
 	"github.com/holdfast-io/holdfast/events/eventlog"
 	"github.com/holdfast-io/holdfast/events/revisions"
 	"github.com/holdfast-io/holdfast/events/session"
+	"github.com/holdfast-io/holdfast/events/sweep"
 	"github.com/holdfast-io/holdfast/projections/view"
 )
 
@@ -213,6 +214,17 @@ func callOf(p session.Payload) (id string, ok bool) {
 	default: // is about no call
 	}
 	return "", false // an answer that was refused changes no row
+}
+
+// swept is the fold of a sweep, with errors as a definition's.
+type swept struct{ *sweep.State }
+
+// Apply folds a message in, or gives a *foldError.
+func (s swept) Apply(m events.Message) error {
+	if err := s.State.Apply(m); err != nil {
+		return &foldError{err}
+	}
+	return nil
 }
 
 // definition is the fold of a runtime or a policy, with errors that say whose fault

@@ -85,6 +85,7 @@ type checker struct {
 	chains     map[string]*chain
 	sessions   map[string]*sessionTracker
 	revised    map[string]*revisedTracker
+	swept      map[string]*sweptTracker
 	pods       pods
 }
 
@@ -93,6 +94,7 @@ func newChecker() *checker {
 		chains:   map[string]*chain{},
 		sessions: map[string]*sessionTracker{},
 		revised:  map[string]*revisedTracker{},
+		swept:    map[string]*sweptTracker{},
 		pods:     pods{},
 	}
 }
@@ -139,6 +141,13 @@ func (c *checker) message(m events.Message) {
 			c.revised[m.Subject] = r
 		}
 		r.message(m, found)
+	case events.AggregateSweep:
+		s := c.swept[m.Subject]
+		if s == nil {
+			s = newSweptTracker()
+			c.swept[m.Subject] = s
+		}
+		s.message(m, found)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/events"
 	"github.com/holdfast-io/holdfast/events/session"
+	"github.com/holdfast-io/holdfast/events/sweep"
 )
 
 // AuditEntry is one event in the audit log: who did what to what, why, and how it
@@ -52,7 +53,7 @@ func OutcomeOf(r events.Record) AuditOutcome {
 		return OutcomeDenied
 	case session.TypeCallExpired, session.TypeExpired:
 		return OutcomeExpired
-	case session.TypeFailed, session.TypeLost, session.TypeRunFailed, session.TypeCallLapsed:
+	case session.TypeFailed, session.TypeLost, session.TypeRunFailed, session.TypeCallLapsed, sweep.TypeFailed:
 		return OutcomeFailed
 	case session.TypeCallDecided, session.TypeEnded, session.TypeEndRequested, session.TypeCallCompleted:
 		return outcomeInside(r.Data)

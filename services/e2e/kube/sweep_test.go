@@ -3,6 +3,7 @@ package kube_test
 import (
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -56,6 +57,7 @@ func TestSweep(t *testing.T) {
 	}
 	harness.Eventually(t, "one is gone", func() bool { return len(in.claims()) == 3 })
 	in.claimNamed(claimName(lost, 1))
+	in.audited(names[3])
 
 	left := in.strays(1)
 	if got := in.sweep([]api.StrayName{{Kind: left[0].Kind, Namespace: in.ns, Name: left[0].Name, UID: left[0].UID}}); !slices.Equal(got, []api.StrayOutcomeOutcome{"removed"}) {
@@ -71,6 +73,25 @@ func TestSweep(t *testing.T) {
 	in.end(s.ID)
 	in.remove("shell")
 	in.nothingLeft()
+}
+
+// audited wants the audit log to say who had a stray removed, and that it was.
+func (in *installation) audited(name api.StrayName) {
+	in.t.Helper()
+	types := []string{"stray.removal-requested", "stray.removed", "stray.removal-failed"}
+	var found []api.AuditEntry
+	harness.Eventually(in.t, "it is in the audit log", func() bool {
+		r, err := in.Client("admin").ListAuditWithResponse(in.Context(), &api.ListAuditParams{Type: &types})
+		in.must(err)
+		found = r.JSON200.Items
+		return len(found) == 2
+	})
+	for i, want := range []struct{ kind, actor string }{{"stray.removed", "service:workload"}, {"stray.removal-requested", "user:admin"}} {
+		e := found[i]
+		if e.Type != want.kind || e.Actor != want.actor || e.Kind != "sweep" || e.Outcome != "done" || !strings.Contains(string(e.Data), name.UID) {
+			in.t.Errorf("the audit log says %+v", e)
+		}
+	}
 }
 
 // fieldManager is who Holdfast writes as, noteEpoch the annotation with the log's epoch.

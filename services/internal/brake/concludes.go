@@ -7,6 +7,7 @@ import (
 	"github.com/holdfast-io/holdfast/events/policy"
 	"github.com/holdfast-io/holdfast/events/runtime"
 	"github.com/holdfast-io/holdfast/events/session"
+	"github.com/holdfast-io/holdfast/events/sweep"
 )
 
 // concludes says whether all that an envelope holds ends something or records what
@@ -17,7 +18,8 @@ func concludes(env events.Envelope) bool {
 }
 
 func recordConcludes(r events.Record, by events.Service) bool {
-	if r.Type == runtime.TypeRemoved || r.Type == policy.TypeRemoved {
+	switch r.Type {
+	case runtime.TypeRemoved, policy.TypeRemoved, sweep.TypeRequested, sweep.TypeRemoved, sweep.TypeFailed:
 		return true
 	}
 	p, err := session.Decode(r, by)

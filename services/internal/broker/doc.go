@@ -11,7 +11,7 @@
 //
 //	             EVENTS                        OUTPUT          commands
 //	session      ev.*.s.*                      -               answers its own
-//	workload     ev.*.s.* and ev.*.runtime.*   -               answers its own; tells hosts what to do, answers them
+//	workload     ev.*.s.*, .runtime.*, .sweep.*  -               answers its own; tells hosts what to do, answers them
 //	policy       ev.*.s.* and ev.*.policy.*    -               answers its own
 //	runner       ev.*.s.*                      writes, reads   answers its own; locate, note-activity, propose
 //	gateway      reads all                     reads all       sends all, pings services

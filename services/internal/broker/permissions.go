@@ -55,7 +55,7 @@ func grantsOf(u User) grants {
 		g = decider(events.ServiceSession)
 	case UserWorkload:
 		g = decider(events.ServiceWorkload)
-		g.publish = append(g.publish, "ev.*.runtime.*", "blob.*.runtime.*.*.*", events.SubjectsHostDo)
+		g.publish = append(g.publish, "ev.*.runtime.*", "blob.*.runtime.*.*.*", "ev.*.sweep.*", "blob.*.sweep.*.*.*", events.SubjectsHostDo)
 		g.subscribe = append(g.subscribe, events.SubjectsHostAsk, events.SubjectsHostTell)
 	case UserPolicy:
 		g = decider(events.ServicePolicy)

@@ -14,6 +14,7 @@ import (
 	"github.com/holdfast-io/holdfast/events/policy"
 	"github.com/holdfast-io/holdfast/events/runtime"
 	"github.com/holdfast-io/holdfast/events/session"
+	"github.com/holdfast-io/holdfast/events/sweep"
 	"github.com/holdfast-io/holdfast/services/internal/serving"
 	"github.com/holdfast-io/holdfast/services/workload/internal/decider"
 	"github.com/holdfast-io/holdfast/services/workload/internal/driver"
@@ -45,6 +46,7 @@ type App struct {
 	sessions *eventlog.Store[*session.State]
 	runtimes *eventlog.Store[*runtime.State]
 	policies *eventlog.Store[*policy.State]
+	sweeps   *eventlog.Store[*sweep.State]
 }
 
 // New makes an App. The driver comes by UseDriver, because it needs the App as
@@ -63,6 +65,9 @@ func New(cfg Config) *App {
 		}),
 		policies: eventlog.NewStore(eventlog.Config[*policy.State]{
 			Log: cfg.Log, New: policy.New, Copy: cfg.Copy, Epoch: cfg.Epoch, Now: cfg.Now,
+		}),
+		sweeps: eventlog.NewStore(eventlog.Config[*sweep.State]{
+			Log: cfg.Log, New: sweep.New, Service: events.ServiceWorkload, Copy: cfg.Copy, Epoch: cfg.Epoch, Now: cfg.Now,
 		}),
 	}
 }

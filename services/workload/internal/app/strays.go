@@ -3,14 +3,15 @@ package app
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/events"
 	"github.com/holdfast-io/holdfast/events/eventlog"
 	"github.com/holdfast-io/holdfast/events/runtime"
+	"github.com/holdfast-io/holdfast/events/sweep"
 	"github.com/holdfast-io/holdfast/services/internal/command"
 	"github.com/holdfast-io/holdfast/services/internal/problem"
 	"github.com/holdfast-io/holdfast/services/internal/verbs"
@@ -40,7 +41,8 @@ func (a *App) listStrays(ctx context.Context, tenant string, _ command.Request) 
 }
 
 // removeStrays removes those of the named that are strays still: it looks anew, so that
-// nothing is removed that another has the name of, or that a session wants by now.
+// nothing is removed that another has the name of, or that a session wants by now. Who
+// wanted what removed is in the log before it is, and what came of it after.
 func (a *App) removeStrays(ctx context.Context, tenant string, req command.Request) (command.Reply, error) {
 	body, err := command.Decode[verbs.SweepRemoveBody](req)
 	if err != nil {
@@ -54,41 +56,70 @@ func (a *App) removeStrays(ctx context.Context, tenant string, req command.Reque
 	for _, name := range body.Items {
 		asked[name] = verbs.StrayGone
 	}
+	// In the order in which nothing is in the way of another.
+	condemned := slices.DeleteFunc(slices.Clone(strays), func(s stray) bool { _, ok := asked[nameOf(s.Kept)]; return !ok })
 	failures := map[verbs.StrayName]string{}
-	for _, s := range strays { // in the order in which nothing is in the way of another
-		name := nameOf(s.Kept)
-		if _, ok := asked[name]; !ok {
-			continue
+	at, err := a.onRecord(ctx, tenant, req, condemned, failures, func() {
+		for _, s := range condemned {
+			name := nameOf(s.Kept)
+			err := a.discard(ctx, s, strays)
+			switch {
+			case err == nil:
+				asked[name] = verbs.StrayRemoved
+			case !errors.Is(err, driver.ErrNotFound):
+				asked[name], failures[name] = verbs.StrayFailed, err.Error()
+			}
 		}
-		err := a.discard(ctx, s, strays)
-		a.logRemoval(ctx, req.Actor, tenant, s, err)
-		switch {
-		case err == nil:
-			asked[name] = verbs.StrayRemoved
-		case !errors.Is(err, driver.ErrNotFound):
-			asked[name], failures[name] = verbs.StrayFailed, err.Error()
-		}
+	})
+	if err != nil {
+		return command.Reply{}, err
 	}
 	result := verbs.SweepRemoveResult{Items: make([]verbs.StrayOutcome, len(body.Items))}
 	for i, name := range body.Items {
 		result.Items[i] = verbs.StrayOutcome{StrayName: name, Outcome: asked[name], Detail: failures[name]}
 	}
-	return command.Result(0, 0, false, result)
+	return command.Result(at.N, at.Seq, false, result)
 }
 
-// logRemoval keeps who removed what: a stray has no session or runtime in the log whose
-// subject could take an event of it.
-func (a *App) logRemoval(ctx context.Context, who events.Actor, tenant string, s stray, err error) {
-	attrs := []slog.Attr{
-		slog.String("by", string(who.Kind)+":"+who.ID), slog.String("why", s.why), slog.String("kind", string(s.Kind)),
-		slog.String("tenant", tenant), slog.String("namespace", s.Namespace), slog.String("name", s.Name), slog.String("uid", s.UID),
-		slog.String("session", s.Session), slog.Uint64("generation", s.Generation),
+// onRecord has strays removed between what the log says of it: who wants which removed,
+// without which nothing is, and what came of each, which is in failures where it failed.
+// A command that is sent again is another attempt, which has a subject of its own.
+func (a *App) onRecord(
+	ctx context.Context, tenant string, req command.Request, condemned []stray, failures map[verbs.StrayName]string, remove func(),
+) (at eventlog.Result, _ error) {
+	if len(condemned) == 0 {
+		return at, nil
 	}
+	subject, err := events.SubjectOf(events.AggregateSweep, tenant, events.RandomID(events.PrefixSweep))
 	if err != nil {
-		a.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "stray not removed", append(attrs, slog.Any("error", err))...)
-		return
+		return at, err
 	}
-	a.cfg.Logger.LogAttrs(ctx, slog.LevelInfo, "stray removed", attrs...)
+	say := func(c eventlog.Command, of func(stray, sweep.Stray) sweep.Payload) (eventlog.Result, error) {
+		return a.sweeps.Execute(ctx, subject, c, func(*sweep.State, time.Time) ([]events.Record, error) {
+			payloads := make([]sweep.Payload, len(condemned))
+			for i, s := range condemned {
+				payloads[i] = of(s, sweep.Stray(nameOf(s.Kept)))
+			}
+			return sweep.Records(payloads...)
+		})
+	}
+	_, err = say(eventlog.Command{ID: req.CommandID, Actor: req.Actor, Trace: req.Trace}, func(s stray, name sweep.Stray) sweep.Payload {
+		return sweep.Requested{
+			Stray: name, Why: s.why, Session: s.Session, Generation: s.Generation,
+			Runtime: strings.TrimPrefix(s.Runtime, tenant+"."), Revision: s.Revision, Epoch: s.Epoch,
+		}
+	})
+	if err != nil {
+		return at, err
+	}
+	remove()
+	after := eventlog.Command{ID: events.RandomID(events.PrefixCommand), Actor: system, Cause: req.CommandID, Trace: req.Trace}
+	return say(after, func(_ stray, name sweep.Stray) sweep.Payload {
+		if detail, failed := failures[verbs.StrayName(name)]; failed {
+			return sweep.Failed{Stray: name, Detail: detail}
+		}
+		return sweep.Removed{Stray: name}
+	})
 }
 
 func nameOf(k driver.Kept) verbs.StrayName {

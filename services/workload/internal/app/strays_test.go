@@ -5,9 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/holdfast-io/holdfast/api"
+	"github.com/holdfast-io/holdfast/events"
 	"github.com/holdfast-io/holdfast/events/session"
 	given "github.com/holdfast-io/holdfast/services/internal/decidertest"
 	"github.com/holdfast-io/holdfast/services/internal/problem"
@@ -102,6 +104,59 @@ func TestStraysOfAHost(t *testing.T) {
 		t.Errorf("listed %q", got)
 	}
 	w.want(session.PhaseReady, 1)
+	swept := w.swept()
+	if got, want := typesOf(swept...), []string{"stray.removal-requested", "stray.removed"}; !slices.Equal(got, want) {
+		t.Fatalf("the log says %q of it, want %q", got, want)
+	}
+	if asked, done := swept[0].Envelope, swept[1].Envelope; asked.Actor.ID != "alice" || done.Actor.Kind != events.ActorService || done.Cause != asked.Command ||
+		!strings.Contains(string(asked.Events[0].Data), `"why":"unknown-session"`) {
+		t.Errorf("the log says %+v, then %+v", asked, done)
+	}
+}
+
+// What can't be removed is in the log as well.
+func TestRemovalIsOnRecord(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.settle()
+	w.stands(unknown, 1, epoch)
+	name := verbs.StrayName{Kind: "sandbox", Name: unknown, UID: unknown}
+	w.driver.fail("Release", 1, driver.ErrUnreachable)
+	w.driver.fail("Clear", 1, driver.ErrUnreachable)
+	if got := w.remove(name); !slices.Equal(got, []string{"failed"}) {
+		t.Errorf("came of it: %q", got)
+	}
+	if got, want := typesOf(w.swept()...), []string{"stray.removal-requested", "stray.removal-failed"}; !slices.Equal(got, want) {
+		t.Errorf("the log says %q of it, want %q", got, want)
+	}
+}
+
+// swept are the messages of all sweeps by hand.
+func (w *world) swept() (all []events.Message) {
+	w.t.Helper()
+	info, err := w.log.Info(w.t.Context())
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for seq := uint64(2); seq <= info.LastSeq; seq++ {
+		m, err := w.log.Get(w.t.Context(), seq)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		if a, ok := events.ParseSubject(m.Subject); ok && a.Aggregate == events.AggregateSweep {
+			all = append(all, m)
+		}
+	}
+	return all
+}
+
+func typesOf(messages ...events.Message) (types []string) {
+	for _, m := range messages {
+		for _, r := range m.Envelope.Events {
+			types = append(types, r.Type)
+		}
+	}
+	return types
 }
 
 // A log that was restored has another epoch, but its sessions still have what they had.
