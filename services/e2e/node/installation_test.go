@@ -6,10 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"net"
 	"net/http"
-	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -24,7 +21,6 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/holdfast-io/holdfast/api/apiclient"
-	"github.com/holdfast-io/holdfast/migrations/pgserver"
 	"github.com/holdfast-io/holdfast/services/e2e/node/onenode"
 )
 
@@ -37,6 +33,7 @@ const (
 	boxSpace  = "holdfast-default" // of tenant default's sandboxes
 	ourImage  = "localhost/holdfast"
 	natsImage = "localhost/nats"
+	sqlImage  = "localhost/postgres"
 	tag       = "local"
 
 	// What agents are in: a shell alone, and the suite's own.
@@ -45,34 +42,31 @@ const (
 )
 
 // installation is Holdfast as its chart installs it: each service a Deployment under
-// its own service account, NATS a StatefulSet with a volume. Postgres alone is
-// outside, as in production: on the node, behind its address.
-type installation struct {
-	apiURL, token string
-	stop          []func()
-}
+// its own service account, NATS and Postgres a StatefulSet with a volume each.
+type installation struct{ apiURL, token string }
 
-// install installs it and waits until every part is ready. What it returns is to be
-// closed in any case.
-func install(ctx context.Context) (in *installation, err error) {
-	in = &installation{}
-	if err := in.images(ctx); err != nil {
-		return in, err
+// install installs it and waits until every part is ready.
+func install(ctx context.Context) (*installation, error) {
+	if err := loadImages(ctx); err != nil {
+		return nil, err
 	}
 	if err := cluster.Client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ownSpace}}); err != nil {
-		return in, err
+		return nil, err
 	}
-	if err := in.postgres(ctx); err != nil {
-		return in, err
-	}
+	in := &installation{}
 	if err := in.chart(ctx); err != nil {
-		return in, err
+		return nil, err
 	}
 	return in, in.reach(ctx)
 }
 
-func (in *installation) images(ctx context.Context) error {
+// loadImages makes the images of all that runs in Pods.
+func loadImages(ctx context.Context) error {
 	parts := os.Getenv(onenode.EnvParts)
+	sql, err := postgresImage(ctx)
+	if err != nil {
+		return err
+	}
 	for _, image := range []onenode.Image{
 		{
 			Name: ourImage + ":" + tag, Shell: true, User: "10001:10001", Entrypoint: []string{"holdfast"},
@@ -82,6 +76,7 @@ func (in *installation) images(ctx context.Context) error {
 			Env: []string{"HOLDFAST_SANDBOXD=/usr/local/bin/sandboxd"},
 		},
 		{Name: natsImage + ":" + tag, Files: map[string]string{"/usr/local/bin/nats-server": filepath.Join(parts, "nats-server")}},
+		sql,
 		{Name: shellImage, Shell: true, User: "1000:1000"},
 		{Name: agentImage, Shell: true, User: "1000:1000", Files: map[string]string{"/agent": filepath.Join(parts, "agent")}},
 	} {
@@ -90,54 +85,6 @@ func (in *installation) images(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-// postgres runs the machine's own, and passes the node's port 5432 on to its socket.
-func (in *installation) postgres(ctx context.Context) error {
-	server, err := pgserver.Start(ctx, pgserver.Config{
-		Dir: filepath.Join(os.Getenv(onenode.EnvRoot), "postgres"), NoSync: true, Settings: map[string]string{"fsync": "off", "max_connections": "200"},
-	})
-	if err != nil {
-		return err
-	}
-	in.stop = append(in.stop, func() { _ = server.Stop() })
-	dsn, err := url.Parse(server.DSN())
-	if err != nil {
-		return err
-	}
-	l, err := net.Listen("tcp", onenode.NodeIP+":5432")
-	if err != nil {
-		return err
-	}
-	in.stop = append(in.stop, func() { _ = l.Close() })
-	go passOn(l, filepath.Join(dsn.Query().Get("host"), ".s.PGSQL.5432"))
-	there := fmt.Sprintf("postgres://%s@%s:5432%s?sslmode=disable", dsn.User.Username(), onenode.NodeIP, dsn.Path)
-	return cluster.Client.Create(ctx, &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: ownSpace, Name: "node-postgres"}, StringData: map[string]string{"url": there},
-	})
-}
-
-// passOn passes connections on to a socket until the listener is closed.
-func passOn(l net.Listener, socket string) {
-	for {
-		from, err := l.Accept()
-		if err != nil {
-			return
-		}
-		go func() {
-			defer func() { _ = from.Close() }()
-			to, err := net.Dial("unix", socket)
-			if err != nil {
-				return
-			}
-			defer func() { _ = to.Close() }()
-			go func() {
-				_, _ = io.Copy(to, from)
-				_ = to.Close()
-			}()
-			_, _ = io.Copy(from, to)
-		}()
-	}
 }
 
 // values are what the chart is told here.
@@ -160,15 +107,13 @@ func values() map[string]any {
 			"storage":   map[string]any{"size": "1Gi"},
 			"resources": map[string]any{"requests": map[string]any{"cpu": "10m", "memory": "64Mi"}},
 		},
-		"install":   map[string]any{"logMaxBytes": 268435456},
-		"postgres":  map[string]any{"existingSecret": "node-postgres"},
+		"install": map[string]any{"logMaxBytes": 268435456},
+		"postgres": map[string]any{"tryout": map[string]any{
+			"image":     map[string]any{"repository": sqlImage, "tag": tag, "pullPolicy": "Never"},
+			"storage":   map[string]any{"size": "1Gi"},
+			"resources": map[string]any{"requests": map[string]any{"cpu": "10m", "memory": "64Mi"}},
+		}},
 		"logFormat": "text",
-		"networkPolicy": map[string]any{
-			"extraEgress": []any{map[string]any{
-				"to":    []any{map[string]any{"ipBlock": map[string]any{"cidr": onenode.NodeIP + "/32"}}},
-				"ports": []any{map[string]any{"port": 5432}},
-			}},
-		},
 	}
 }
 
@@ -250,10 +195,4 @@ func (in *installation) client(t testing.TB) *apiclient.ClientWithResponses {
 		t.Fatal(err)
 	}
 	return c
-}
-
-func (in *installation) close() {
-	for i := range in.stop {
-		in.stop[len(in.stop)-1-i]()
-	}
 }

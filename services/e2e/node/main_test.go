@@ -15,7 +15,7 @@ import (
 
 // startPatience bounds the whole start, patience the waits of a test.
 const (
-	startPatience = 3 * time.Minute
+	startPatience = 5 * time.Minute
 	patience      = 90 * time.Second
 )
 
@@ -57,7 +57,6 @@ func runMain(m *testing.M) int {
 	}
 	began := time.Now()
 	installed, err := install(ctx)
-	defer installed.close()
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "Holdfast: %v\n%s", err, cluster.Describe(context.Background()))
 		return 1

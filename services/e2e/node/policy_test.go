@@ -35,17 +35,21 @@ func TestNetworkPolicy(t *testing.T) {
 		}
 		return fmt.Sprintf("%s:%d", of.Spec.ClusterIP, of.Spec.Ports[0].Port)
 	}
-	var nats corev1.Pod
-	if err := cluster.Client.Get(harness.Context(t), client.ObjectKey{Namespace: ownSpace, Name: release + "-nats-0"}, &nats); err != nil {
-		t.Fatal(err)
+	pod := func(name string) string {
+		var of corev1.Pod
+		if err := cluster.Client.Get(harness.Context(t), client.ObjectKey{Namespace: ownSpace, Name: name}, &of); err != nil {
+			t.Fatal(err)
+		}
+		return of.Status.PodIP
 	}
 	agents := at(ownSpace, release+"-agents")
 	closed := map[string]string{
 		"the API":           at(ownSpace, release),
-		"NATS":              nats.Status.PodIP + ":4222",
-		"NATS's monitoring": nats.Status.PodIP + ":8222",
+		"NATS":              pod(release+"-nats-0") + ":4222",
+		"NATS's monitoring": pod(release+"-nats-0") + ":8222",
+		"Postgres":          pod(release+"-postgres-0") + ":5432",
 		"the API server":    at("default", "kubernetes"),
-		"the node":          onenode.NodeIP + ":5432",
+		"the kubelet":       onenode.NodeIP + ":10250",
 		"another sandbox":   w.pods(other.ID)[0].Status.PodIP + ":7778",
 	}
 	asked := []string{agents}

@@ -22,7 +22,9 @@ disabled_plugins = ['io.containerd.tracing.processor.v1.otlp', 'io.containerd.in
 [grpc]
   address = '%[2]s'
 [plugins.'io.containerd.nri.v1.nri']
-  disable = true
+  disable = %[6]t
+  plugin_path = '%[1]s/nri'
+  plugin_config_path = '%[1]s/nri'
 [plugins.'io.containerd.internal.v1.opt']
   path = '%[1]s/containerd/opt'
 [plugins.'io.containerd.cri.v1.images']
@@ -42,7 +44,7 @@ disabled_plugins = ['io.containerd.tracing.processor.v1.otlp', 'io.containerd.in
 [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc.options]
   BinaryName = '%[4]s/runc'
   SystemdCgroup = false
-%[5]s`, n.root, n.containerdSocket(), pauseImage, n.parts, gvisor))
+%[5]s`, n.root, n.containerdSocket(), pauseImage, n.parts, gvisor, !n.options.NetworkPolicies))
 	if err != nil {
 		return err
 	}

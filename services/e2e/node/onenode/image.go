@@ -25,6 +25,9 @@ type Image struct {
 	// Files are what it holds: the path inside, and the file outside. All may be
 	// executed by everybody.
 	Files map[string]string
+	// Here are files and folders of this machine that it has in the same place, each
+	// program with the libraries that it is linked to.
+	Here []string
 	// Shell gives it busybox, as /bin/sh and under its other names.
 	Shell bool
 	// Entrypoint, Env and User are its configuration's.
@@ -116,7 +119,10 @@ func (i Image) write(w io.Writer, l layout) error {
 
 // layer is the image's file system.
 func (i Image) layer(l layout) ([]byte, error) {
-	files := map[string]string{}
+	files, err := linked(i.Here)
+	if err != nil {
+		return nil, err
+	}
 	maps.Copy(files, i.Files)
 	if i.Shell {
 		files["/bin/busybox"] = l.part("busybox")
@@ -151,8 +157,7 @@ func (i Image) layer(l layout) ([]byte, error) {
 			}
 		}
 	}
-	err := a.Close()
-	return raw.Bytes(), err
+	return raw.Bytes(), a.Close()
 }
 
 func (a archive) folder(made map[string]bool, name string, mode int64) error {

@@ -23,7 +23,8 @@ const (
 // It is shown packets by rules of iptables: its own ones, of nftables, take a kernel
 // with CONFIG_NFT_QUEUE. What the node itself sends is none of its business, as a
 // kubelet's probes must pass; of what was let through once, answers too. What Pods send
-// to the node, the API server's among it, isn't sent on: it is taken on its way in.
+// to the node, to the API server among it, isn't sent on: it is taken on its way in. By
+// containerd's NRI it knows a Pod's address before anything in the Pod runs.
 func (n *Node) enforce(ctx context.Context) error {
 	if err := n.enforcerAccount(ctx); err != nil {
 		return fmt.Errorf("%s: %w", enforcer, err)
@@ -41,7 +42,7 @@ func (n *Node) enforce(ctx context.Context) error {
 		}
 	}
 	p, err := n.spawn(enforcer, []string{"KUBERNETES_SERVICE_HOST=" + NodeIP, "KUBERNETES_SERVICE_PORT=" + apiPort},
-		"--hostname-override", NodeName, "--nfqueue-id", queue, "--disable-nri", "--metrics-bind-address", "127.0.0.1:9080")
+		"--hostname-override", NodeName, "--nfqueue-id", queue, "--metrics-bind-address", "127.0.0.1:9080")
 	if err == nil {
 		n.running = append(n.running, p)
 	}
