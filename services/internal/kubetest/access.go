@@ -2,10 +2,13 @@ package kubetest
 
 import (
 	"testing"
+	"time"
 
+	"github.com/golang-jwt/jwt/v5"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/keyutil"
 )
 
 // Config is an administrator's access, without a limit of its own. The caller may
@@ -33,4 +36,29 @@ func (c *Cluster) ServiceAccount(t testing.TB, namespace, name string) *rest.Con
 	config.QPS, config.Burst = c.config.QPS, c.config.Burst
 	config.BearerToken = got.Status.Token
 	return config
+}
+
+// TokenUntil is a token of the API server's, signed by its own key, that differs in its
+// time alone: it was issued ten minutes before until. The API server itself issues none
+// for less than ten minutes.
+func (c *Cluster) TokenUntil(t testing.TB, token string, until time.Time) string {
+	t.Helper()
+	claims := jwt.MapClaims{}
+	parsed, _, err := jwt.NewParser().ParseUnverified(token, claims)
+	if err != nil {
+		t.Fatalf("kubetest: token: %v", err)
+	}
+	key, err := keyutil.ParsePrivateKeyPEM(c.signer)
+	if err != nil {
+		t.Fatalf("kubetest: the API server's key: %v", err)
+	}
+	issued := until.Add(-10 * time.Minute)
+	claims["iat"], claims["nbf"], claims["exp"] = issued.Unix(), issued.Unix(), until.Unix()
+	again := jwt.NewWithClaims(parsed.Method, claims)
+	again.Header["kid"] = parsed.Header["kid"]
+	signed, err := again.SignedString(key)
+	if err != nil {
+		t.Fatalf("kubetest: sign a token: %v", err)
+	}
+	return signed
 }

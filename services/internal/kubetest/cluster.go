@@ -37,7 +37,9 @@ type Cluster struct {
 	config  *rest.Config
 	client  kubernetes.Interface
 	kubelet *kubelet.Kubelet
-	stops   []func() error // in the order of starting
+	// signer is the API server's own key for tokens of service accounts, as PEM.
+	signer []byte
+	stops  []func() error // in the order of starting
 }
 
 // shared is the cluster of this process.
@@ -187,6 +189,9 @@ func (c *Cluster) startAPIServer(assets, dir string) (kubeconfig string, err err
 	config.QPS, config.Burst = -1, 0
 	config.WarningHandler = rest.NoWarnings{}
 	c.config = config
+	if c.signer, err = os.ReadFile(filepath.Join(env.ControlPlane.GetAPIServer().CertDir, "sa-signer.key")); err != nil {
+		return "", err
+	}
 	if c.client, err = kubernetes.NewForConfig(config); err != nil {
 		return "", err
 	}
