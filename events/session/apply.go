@@ -118,13 +118,13 @@ func (s *State) evolveWorkload(meta events.Meta, p Payload) {
 	has := func(generation uint64, podUID string) bool {
 		return w.Status == WorkloadReady && w.Generation == generation && w.PodUID == podUID
 	}
-	switch p := p.(type) {
-	case Draining:
+	if p, ok := p.(Draining); ok {
 		if has(p.Generation, p.PodUID) && w.DrainingAt.IsZero() {
 			w.DrainingAt = meta.Time
 		}
 		return
-	case Stayed:
+	}
+	if p, ok := p.(Stayed); ok {
 		if has(p.Generation, p.PodUID) {
 			w.DrainingAt = time.Time{}
 		}
