@@ -2,6 +2,7 @@ package hub
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -37,7 +38,7 @@ func drawScript(t *rapid.T, id string, tail *lagging) *script {
 	for range rapid.IntRange(1, 25).Draw(t, "steps") {
 		name := fmt.Sprintf("r-%d", run)
 		after := s.n
-		switch step := rapid.SampledFrom([]string{"note", "two", "say", "say", "repeat", "run", "still", "move"}).Draw(t, "step"); step {
+		switch step := rapid.SampledFrom([]string{"note", "two", "say", "say", "record", "repeat", "run", "still", "move"}).Draw(t, "step"); step {
 		case "note", "run":
 			add(func(tb testing.TB, w *world) { w.note(tb, id) })
 			s.n++
@@ -52,6 +53,13 @@ func drawScript(t *rapid.T, id string, tail *lagging) *script {
 			last := first + uint64(rapid.IntRange(0, 3).Draw(t, "length"))
 			add(func(tb testing.TB, w *world) { w.say(tb, id, name, first, last, after) })
 			s.said[name] = last
+		case "record":
+			k := s.said[name]
+			if k == 0 {
+				continue
+			}
+			add(func(tb testing.TB, w *world) { w.record(tb, id, name, k) })
+			s.n++
 		case "repeat":
 			if s.said[name] == 0 {
 				continue
@@ -137,6 +145,9 @@ func (v *viewed) see(f api.Frame) error {
 			return fmt.Errorf("event %d came after %d", f.N, v.n)
 		}
 		v.n = f.N
+		if run, k := named(f); v.said[run] < k {
+			return fmt.Errorf("event %d came before k %d of %s", f.N, k, run)
+		}
 	case api.FrameKindAgui:
 		var number, first, last uint64
 		if _, err := fmt.Sscanf(word(f), "r-%d:%d-%d", &number, &first, &last); err != nil {
@@ -163,6 +174,16 @@ func (v *viewed) see(f api.Frame) error {
 	return nil
 }
 
+// named is the output that an event says it comes behind.
+func named(f api.Frame) (run string, k uint64) {
+	var e api.Event
+	if f.Kind != api.FrameKindEvent || json.Unmarshal(f.Data, &e) != nil {
+		return "", 0
+	}
+	at := spokenAt(events.Record{Type: e.Type, Data: e.Data})
+	return at.run, at.k
+}
+
 // after checks that a batch comes only when its event has: the batch at the
 // cursor names it.
 func after(w *world, f api.Frame) error {
@@ -183,7 +204,8 @@ func after(w *world, f api.Frame) error {
 
 // TestPropertyViewer is invariant 7: whatever a session's life is, a viewer that is
 // cut behind any frames and comes back with its last cursor gets each event and
-// each k once and in order, no batch before its after, whatever of history comes
+// each k once and in order, no batch before its after, no event before the k that it
+// names, whatever of history comes
 // from the projections, the ring, the streams or live.
 func TestPropertyViewer(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
