@@ -28,6 +28,8 @@ type Stray struct {
 }
 
 // Payload is the data of an event of a sweep.
+//
+//sumtype:decl
 type Payload interface{ eventType() string }
 
 // Requested says that somebody wants a stray removed, and why it is one. What it says of

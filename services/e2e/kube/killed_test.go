@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 
@@ -68,6 +69,42 @@ func TestKilledBetweenCallAndAppend(t *testing.T) {
 	in.AwaitPhase(id, api.SessionPhaseEnded)
 	in.remove("once")
 	in.nothingLeft()
+}
+
+// TestSweepsAreTakenOver: of three replicas one is killed. What was its to sweep another one
+// does, soon, so that of all that is there again of ended sessions nothing is left; what
+// isn't of an ended session stays.
+func TestSweepsAreTakenOver(t *testing.T) {
+	t.Parallel()
+	in, replicas := startToKill(t, 3)
+	in.shell("swept", 0)
+	lives := in.CreateOf("alice", api.CreateSession{Runtime: "swept"})
+	var ended []claim
+	for range 12 { // of which each has a share, or one has none once in a hundred runs
+		s := in.CreateOf("alice", api.CreateSession{Runtime: "swept"})
+		ended = append(ended, in.claimNamed(claimName(s.ID, 1)))
+		in.end(s.ID)
+	}
+	harness.Eventually(t, "each has its lease", func() bool { return len(in.leases()) == 3 })
+	replicas[0].Kill()
+	for _, c := range ended {
+		in.copy(c, c.Annotations[noteSession], fieldManager, nil)
+	}
+	harness.Eventually(t, "what is of ended sessions is gone", func() bool { return len(in.claims()) == 1 })
+	if s := in.Session(lives.ID); s.Phase != api.SessionPhaseReady || s.Generation != 1 {
+		t.Errorf("the one that lives is %s in generation %d", s.Phase, s.Generation)
+	}
+	in.end(lives.ID)
+	in.remove("swept")
+	in.nothingLeft()
+}
+
+// leases are those of the replicas.
+func (in *installation) leases() []coordinationv1.Lease {
+	in.t.Helper()
+	list, err := in.kube.CoordinationV1().Leases(in.own).List(harness.Context(in.t), metav1.ListOptions{})
+	in.must(err)
+	return list.Items
 }
 
 // diedAt waits until a process has died at its failpoint.

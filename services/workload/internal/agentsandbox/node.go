@@ -24,7 +24,9 @@ func (d *Driver) watchNodes(ctx context.Context) error {
 		}
 	}
 	if _, err := d.nodes.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc: func(o any) { changed(nil, o) }, UpdateFunc: func(before, o any) { changed(before, o); d.ailed(before, o) }, DeleteFunc: func(o any) { d.ailed(o, nil) },
+		AddFunc:    func(o any) { changed(nil, o) },
+		UpdateFunc: func(before, o any) { changed(before, o); d.ailed(before, o) },
+		DeleteFunc: func(o any) { d.ailed(o, nil) },
 	}); err != nil {
 		return fmt.Errorf("watch nodes: %w", err)
 	}
