@@ -885,6 +885,9 @@ type AuditList struct {
 type BindPresented struct {
 	// Bind What the workload service signed: a JWT without secrets.
 	Bind string `json:"bind"`
+
+	// Secret What the process of sandboxd alone knows whose hash the bind names.
+	Secret string `json:"secret,omitempty,omitzero"`
 }
 
 // Call Example: {"id":"s-k3v5d2m7q4x6z2b7c5aa.c-q7n2","n":15,"state":"completed"}

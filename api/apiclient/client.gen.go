@@ -117,7 +117,8 @@ type ClientInterface interface {
 	// For sandboxd in a Pod, never for agents. The bearer is the Pod's own service-account token (audience `holdfast`,
 	// bound to the Pod); Kubernetes is asked which Pod it is, and the bind has to be for that one. 401 says that the
 	// token proves no Pod, 403 `bind-refused` that the bind isn't this Pod's, or its session has no such sandbox (any
-	// more). The same bind may be redeemed again by the same Pod, until the claim's deadline.
+	// more). Where an answer was lost, the same process may redeem it again until
+	// the claim's deadline; any other, though it be in the same Pod and have its token, is refused.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -129,7 +130,8 @@ type ClientInterface interface {
 	// For sandboxd in a Pod, never for agents. The bearer is the Pod's own service-account token (audience `holdfast`,
 	// bound to the Pod); Kubernetes is asked which Pod it is, and the bind has to be for that one. 401 says that the
 	// token proves no Pod, 403 `bind-refused` that the bind isn't this Pod's, or its session has no such sandbox (any
-	// more). The same bind may be redeemed again by the same Pod, until the claim's deadline.
+	// more). Where an answer was lost, the same process may redeem it again until
+	// the claim's deadline; any other, though it be in the same Pod and have its token, is refused.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -713,7 +715,8 @@ func (c *Client) Readyz(ctx context.Context, reqEditors ...RequestEditorFn) (*ht
 // For sandboxd in a Pod, never for agents. The bearer is the Pod's own service-account token (audience `holdfast`,
 // bound to the Pod); Kubernetes is asked which Pod it is, and the bind has to be for that one. 401 says that the
 // token proves no Pod, 403 `bind-refused` that the bind isn't this Pod's, or its session has no such sandbox (any
-// more). The same bind may be redeemed again by the same Pod, until the claim's deadline.
+// more). Where an answer was lost, the same process may redeem it again until
+// the claim's deadline; any other, though it be in the same Pod and have its token, is refused.
 //
 // Takes any type of body and a specified content type.
 //
@@ -735,7 +738,8 @@ func (c *Client) RedeemBindWithBody(ctx context.Context, contentType string, bod
 // For sandboxd in a Pod, never for agents. The bearer is the Pod's own service-account token (audience `holdfast`,
 // bound to the Pod); Kubernetes is asked which Pod it is, and the bind has to be for that one. 401 says that the
 // token proves no Pod, 403 `bind-refused` that the bind isn't this Pod's, or its session has no such sandbox (any
-// more). The same bind may be redeemed again by the same Pod, until the claim's deadline.
+// more). Where an answer was lost, the same process may redeem it again until
+// the claim's deadline; any other, though it be in the same Pod and have its token, is refused.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -4672,7 +4676,8 @@ type ClientWithResponsesInterface interface {
 	// For sandboxd in a Pod, never for agents. The bearer is the Pod's own service-account token (audience `holdfast`,
 	// bound to the Pod); Kubernetes is asked which Pod it is, and the bind has to be for that one. 401 says that the
 	// token proves no Pod, 403 `bind-refused` that the bind isn't this Pod's, or its session has no such sandbox (any
-	// more). The same bind may be redeemed again by the same Pod, until the claim's deadline.
+	// more). Where an answer was lost, the same process may redeem it again until
+	// the claim's deadline; any other, though it be in the same Pod and have its token, is refused.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -4684,7 +4689,8 @@ type ClientWithResponsesInterface interface {
 	// For sandboxd in a Pod, never for agents. The bearer is the Pod's own service-account token (audience `holdfast`,
 	// bound to the Pod); Kubernetes is asked which Pod it is, and the bind has to be for that one. 401 says that the
 	// token proves no Pod, 403 `bind-refused` that the bind isn't this Pod's, or its session has no such sandbox (any
-	// more). The same bind may be redeemed again by the same Pod, until the claim's deadline.
+	// more). Where an answer was lost, the same process may redeem it again until
+	// the claim's deadline; any other, though it be in the same Pod and have its token, is refused.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -7343,7 +7349,8 @@ func (c *ClientWithResponses) ReadyzWithResponse(ctx context.Context, reqEditors
 // For sandboxd in a Pod, never for agents. The bearer is the Pod's own service-account token (audience `holdfast`,
 // bound to the Pod); Kubernetes is asked which Pod it is, and the bind has to be for that one. 401 says that the
 // token proves no Pod, 403 `bind-refused` that the bind isn't this Pod's, or its session has no such sandbox (any
-// more). The same bind may be redeemed again by the same Pod, until the claim's deadline.
+// more). Where an answer was lost, the same process may redeem it again until
+// the claim's deadline; any other, though it be in the same Pod and have its token, is refused.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -7361,7 +7368,8 @@ func (c *ClientWithResponses) RedeemBindWithBodyWithResponse(ctx context.Context
 // For sandboxd in a Pod, never for agents. The bearer is the Pod's own service-account token (audience `holdfast`,
 // bound to the Pod); Kubernetes is asked which Pod it is, and the bind has to be for that one. 401 says that the
 // token proves no Pod, 403 `bind-refused` that the bind isn't this Pod's, or its session has no such sandbox (any
-// more). The same bind may be redeemed again by the same Pod, until the claim's deadline.
+// more). Where an answer was lost, the same process may redeem it again until
+// the claim's deadline; any other, though it be in the same Pod and have its token, is refused.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //

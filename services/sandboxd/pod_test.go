@@ -216,6 +216,8 @@ type agentsListener struct {
 
 	mu    sync.Mutex
 	asked []string // "path bearer"
+	// secrets are those that came with binds.
+	secrets []string
 	// answer overrides what is answered to a bind or a renewal; true says that it did.
 	answer func(w http.ResponseWriter, n int) bool
 	life   time.Duration // of a token
@@ -236,16 +238,22 @@ func (g *agentsListener) serve(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Path != sandboxapi.PathRedeem && r.URL.Path != sandboxapi.PathRenew {
 		return
 	}
-	if answer != nil && answer(w, n) {
-		return
-	}
 	var req sandboxapi.BindRequest
 	if err := json.NewDecoder(r.Body).Decode(&req); err != nil {
 		g.t.Error(err)
 	}
+	g.mu.Lock()
+	g.secrets = append(g.secrets, req.Secret)
+	g.mu.Unlock()
+	if answer != nil && answer(w, n) {
+		return
+	}
 	b, err := bind.Read(workloadKey.Public().(ed25519.PublicKey), req.Bind)
 	if err != nil {
 		g.t.Errorf("a bind that is none was presented: %v", err)
+	}
+	if !b.IsBy(req.Secret) {
+		g.t.Error("a bind was presented with a secret that isn't its process's")
 	}
 	if err := json.NewEncoder(w).Encode(sandboxapi.Grant{
 		Tenant: b.Tenant, Session: b.Session, Generation: b.Generation, PodUID: b.PodUID,
@@ -267,6 +275,13 @@ func (g *agentsListener) heard() []string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return append([]string(nil), g.asked...)
+}
+
+// presented are the secrets of all binds that were presented.
+func (g *agentsListener) presented() []string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return append([]string(nil), g.secrets...)
 }
 
 // status is the HTTP status of a problem.

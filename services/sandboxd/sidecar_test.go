@@ -250,6 +250,46 @@ func TestSidecarRedeemsAgain(t *testing.T) {
 	}
 }
 
+// TestSidecarProvesItsProcess: a bind that names this process is redeemed with its secret,
+// the same one for as long as answers are lost, which it tells nobody else. What names
+// another one, as the process before a restart is, is presented nowhere.
+func TestSidecarProvesItsProcess(t *testing.T) {
+	t.Parallel()
+	p := startPod(t)
+	h, err := p.client().Health(deadline(t))
+	must(t, err)
+	p.gateway.script(10*time.Minute, func(w http.ResponseWriter, n int) bool {
+		if n < 3 {
+			cut(t, w)
+		}
+		return n < 3
+	})
+	signed := p.sign(func(b *bind.Bind) { b.Process = h.Process })
+	bound, err := p.client().Bind(deadline(t), signed)
+	must(t, err)
+	secrets := p.gateway.presented()
+	if len(secrets) != 3 || secrets[0] != secrets[1] || secrets[1] != secrets[2] || len(secrets[0]) < 20 || bind.ProcessOf(secrets[0]) != h.Process {
+		t.Errorf("%s presented %q", h.Process, secrets)
+	}
+	if bound.Process != h.Process || !bound.Bound {
+		t.Errorf("bound: %+v", bound)
+	}
+
+	p.sidecar.kill(unix.SIGKILL)
+	p.start()
+	again, err := p.client().Health(deadline(t))
+	must(t, err)
+	if again.Process == h.Process || again.Process == "" {
+		t.Errorf("it was %s, and is %s", h.Process, again.Process)
+	}
+	if _, err := p.client().Bind(deadline(t), signed); code(err) != sandboxapi.CodeBindRefused {
+		t.Errorf("the bind of the process before: %v", err)
+	}
+	if n := len(p.gateway.presented()); n != 3 {
+		t.Errorf("that was presented: %d", n)
+	}
+}
+
 // TestSidecarRefused: what the gateway refuses for good is refused at once, and the next
 // bind has its turn.
 func TestSidecarRefused(t *testing.T) {

@@ -38,13 +38,59 @@ func TestExpiredPodToken(t *testing.T) {
 		"not good yet":     {in.cluster.TokenUntil(t, token, time.Now().Add(time.Hour)), http.StatusUnauthorized, "unauthenticated"},
 	} {
 		for _, path := range []string{sandboxapi.PathRedeem, sandboxapi.PathRenew} {
-			if status, code := in.presents(path, c.token, signed); status != c.status || code != c.code {
+			if status, code := in.presents(path, c.token, signed, ""); status != c.status || code != c.code {
 				t.Errorf("%s: %s answers %d %s, want %d %s", name, path, status, code, c.status, c.code)
 			}
 		}
 	}
 	in.end(s.ID)
 	in.remove("timed")
+	in.nothingLeft()
+}
+
+// TestBindIsRedeemedByItsProcess: whoever reads the Pod's token and its bind redeems
+// nothing with them on a connection of their own: what proves the process stands in its
+// memory alone.
+func TestBindIsRedeemedByItsProcess(t *testing.T) {
+	t.Parallel()
+	in := start(t)
+	in.shell("sealed", 0)
+	s := in.CreateOf("alice", api.CreateSession{Runtime: "sealed"})
+	pod := in.pod(s.ID)
+	token := in.projected(pod)
+	sandboxd, err := sandboxapi.NewClient("http://"+pod.Status.PodIP+":7778", "", 0)
+	in.must(err)
+	defer sandboxd.Close()
+	health, err := sandboxd.Health(t.Context())
+	in.must(err)
+	named := bind.Bind{
+		Tenant: harness.Tenant, Session: s.ID, Generation: 1, PodUID: string(pod.UID), Agents: in.agentsURL, Process: health.Process,
+	}
+	theirs, err := bind.Sign(in.key(), named, time.Now().Add(time.Minute))
+	in.must(err)
+	named.Process = bind.ProcessOf("ours")
+	ours, err := bind.Sign(in.key(), named, time.Now().Add(time.Minute))
+	in.must(err)
+	for name, c := range map[string]struct {
+		signed, secret string
+		status         int
+		code           string
+	}{
+		"without a secret":      {theirs, "", http.StatusForbidden, "bind-refused"},
+		"with what it is named": {theirs, health.Process, http.StatusForbidden, "bind-refused"},
+		"with another's":        {theirs, "ours", http.StatusForbidden, "bind-refused"},
+		"with its own":          {ours, "ours", http.StatusOK, ""},
+	} {
+		for _, path := range []string{sandboxapi.PathRedeem, sandboxapi.PathRenew} {
+			for range 2 {
+				if status, code := in.presents(path, token, c.signed, c.secret); status != c.status || code != c.code {
+					t.Errorf("%s: %s answers %d %s, want %d %s", name, path, status, code, c.status, c.code)
+				}
+			}
+		}
+	}
+	in.end(s.ID)
+	in.remove("sealed")
 	in.nothingLeft()
 }
 
@@ -75,9 +121,9 @@ func (in *installation) bindOf(id string, pod *corev1.Pod) string {
 
 // presents does what a Pod's sandboxd does, on a connection of its own, and gives the answer
 // and the problem's code.
-func (in *installation) presents(path, token, signed string) (status int, code string) {
+func (in *installation) presents(path, token, signed, secret string) (status int, code string) {
 	in.t.Helper()
-	body, err := json.Marshal(sandboxapi.BindRequest{Bind: signed})
+	body, err := json.Marshal(sandboxapi.BindRequest{Bind: signed, Secret: secret})
 	in.must(err)
 	req, err := http.NewRequestWithContext(in.t.Context(), http.MethodPost, in.agentsURL+path, bytes.NewReader(body))
 	in.must(err)

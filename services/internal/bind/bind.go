@@ -13,6 +13,9 @@ package bind
 
 import (
 	"crypto/ed25519"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -46,6 +49,21 @@ type Bind struct {
 	// address that needs no name service: a sandbox on Kubernetes redeems the bind there,
 	// and sends its proof nowhere else. Empty where the parent redeems it.
 	Agents string
+	// Process is the process of sandboxd that is bound, by [ProcessOf] the secret that it
+	// alone knows: nobody else in its Pod, whatever token they found there, redeems the bind,
+	// and it does so again where an answer was lost. Empty where the parent redeems it.
+	Process string
+}
+
+// ProcessOf names a process by its secret: SHA-256, in hexadecimal digits.
+func ProcessOf(secret string) string {
+	sum := sha256.Sum256([]byte(secret))
+	return hex.EncodeToString(sum[:])
+}
+
+// IsBy says whether a secret is that of the process that is bound.
+func (b Bind) IsBy(secret string) bool {
+	return b.Process == "" || subtle.ConstantTimeCompare([]byte(ProcessOf(secret)), []byte(b.Process)) == 1
 }
 
 type claims struct {
@@ -55,6 +73,7 @@ type claims struct {
 	Generation uint64 `json:"generation"`
 	PodUID     string `json:"podUid"`
 	Agents     string `json:"agents,omitempty"`
+	Process    string `json:"process,omitempty"`
 }
 
 // Sign makes the signed form, good until the claim's deadline.
@@ -64,7 +83,7 @@ func Sign(key ed25519.PrivateKey, b Bind, until time.Time) (string, error) {
 			Issuer: issuer, Audience: jwt.ClaimStrings{audience}, Subject: b.Session,
 			ExpiresAt: jwt.NewNumericDate(until),
 		},
-		Tenant: b.Tenant, Generation: b.Generation, PodUID: b.PodUID, Agents: b.Agents,
+		Tenant: b.Tenant, Generation: b.Generation, PodUID: b.PodUID, Agents: b.Agents, Process: b.Process,
 	}).SignedString(key)
 	if err != nil {
 		return "", fmt.Errorf("sign bind: %w", err)
@@ -94,7 +113,7 @@ func read(key ed25519.PublicKey, signed string, at jwt.ParserOption) (Bind, erro
 	if err != nil {
 		return Bind{}, fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
-	return Bind{Tenant: c.Tenant, Session: c.Subject, Generation: c.Generation, PodUID: c.PodUID, Agents: c.Agents}, nil
+	return Bind{Tenant: c.Tenant, Session: c.Subject, Generation: c.Generation, PodUID: c.PodUID, Agents: c.Agents, Process: c.Process}, nil
 }
 
 // CheckAgents says what is wrong with the address of a listener for agents: a Pod takes

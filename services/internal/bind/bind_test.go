@@ -26,7 +26,7 @@ func TestBind(t *testing.T) {
 		}
 		return signed
 	}
-	of := bind.Bind{Tenant: "default", Session: "s-a", Generation: 2, PodUID: "pod-1", Agents: "http://10.0.0.7:7001"}
+	of := bind.Bind{Tenant: "default", Session: "s-a", Generation: 2, PodUID: "pod-1", Agents: "http://10.0.0.7:7001", Process: bind.ProcessOf("secret")}
 	signed := sign(of)
 	if again := sign(of); again != signed {
 		t.Errorf("the same claim signed two binds: %s and %s", signed, again)
@@ -52,6 +52,20 @@ func TestBind(t *testing.T) {
 	} {
 		if !errors.Is(err, bind.ErrInvalid) {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// Who is bound is a process, where the bind names one.
+func TestIsBy(t *testing.T) {
+	t.Parallel()
+	named := bind.Bind{Process: bind.ProcessOf("secret")}
+	for secret, by := range map[string]bool{"secret": true, "Secret": false, "": false, named.Process: false} {
+		if named.IsBy(secret) != by {
+			t.Errorf("%q: %t", secret, !by)
+		}
+		if !(bind.Bind{}).IsBy(secret) {
+			t.Errorf("%q: a parent's bind names no process", secret)
 		}
 	}
 }

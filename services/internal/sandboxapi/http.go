@@ -27,9 +27,12 @@ const (
 	PathInvoke = "/invoke"
 )
 
-// BindRequest hands a signed bind (a JWT without secrets) to an unbound sandboxd.
+// BindRequest hands a signed bind (a JWT without secrets) to an unbound sandboxd, which
+// hands it to the gateway with its own Secret.
 type BindRequest struct {
 	Bind string `json:"bind"`
+	// Secret proves to the gateway the process that the bind is for.
+	Secret string `json:"secret,omitempty"`
 }
 
 // EntrypointState says how far the agent's process is.
@@ -49,7 +52,9 @@ func (s EntrypointState) Answers() bool { return s == EntrypointReady || s == En
 
 // Health is what sandboxd says of itself.
 type Health struct {
-	PodUID     string          `json:"podUid"`
+	PodUID string `json:"podUid"`
+	// Process is the one that answers, as a bind names it; empty where a bind needs none.
+	Process    string          `json:"process,omitempty"`
 	Isolation  string          `json:"isolation"`
 	Bound      bool            `json:"bound"`
 	Session    string          `json:"session,omitempty"`

@@ -62,20 +62,20 @@ func addressOf(r *http.Request) string {
 
 // RedeemBind passes a Pod's proof and its bind on to the workload service.
 func (a *Agents) RedeemBind(ctx context.Context, req agentserver.RedeemBindRequestObject) (agentserver.RedeemBindResponseObject, error) {
-	grant, err := a.present(ctx, req.Body.Bind, false)
+	grant, err := a.present(ctx, req.Body, false)
 	return agentserver.RedeemBind200JSONResponse(grant), err
 }
 
 // RenewToken is RedeemBind for a bind that was redeemed.
 func (a *Agents) RenewToken(ctx context.Context, req agentserver.RenewTokenRequestObject) (agentserver.RenewTokenResponseObject, error) {
-	grant, err := a.present(ctx, req.Body.Bind, true)
+	grant, err := a.present(ctx, req.Body, true)
 	return agentserver.RenewToken200JSONResponse(grant), err
 }
 
 // present has the workload service decide. What nobody signed is refused here: it costs
 // no other service anything, and only what was signed says whose tenant it is about.
-func (a *Agents) present(ctx context.Context, signed string, renew bool) (api.SandboxGrant, error) {
-	b, err := bind.Read(a.cfg.BindKey, signed)
+func (a *Agents) present(ctx context.Context, presented *api.BindPresented, renew bool) (api.SandboxGrant, error) {
+	b, err := bind.Read(a.cfg.BindKey, presented.Bind)
 	if err != nil {
 		return api.SandboxGrant{}, problem.Wrap(api.CodeBindRefused, "The bind is not one of this Holdfast's.", err)
 	}
@@ -84,7 +84,7 @@ func (a *Agents) present(ctx context.Context, signed string, renew bool) (api.Sa
 		return api.SandboxGrant{}, err
 	}
 	token, _ := ctx.Value(podTokenKey{}).(string)
-	body, err := json.Marshal(verbs.RedeemBindBody{Token: token, Bind: signed, Renew: renew})
+	body, err := json.Marshal(verbs.RedeemBindBody{Token: token, Bind: presented.Bind, Secret: presented.Secret, Renew: renew})
 	if err != nil {
 		return api.SandboxGrant{}, fmt.Errorf("encode %s: %w", verbs.RedeemBind, err)
 	}

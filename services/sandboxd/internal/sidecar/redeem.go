@@ -38,6 +38,7 @@ const (
 type redeemer struct {
 	key       ed25519.PublicKey
 	podUID    string
+	secret    string // of this process; see [bind.Bind]
 	tokenFile string
 	log       *slog.Logger
 
@@ -84,6 +85,9 @@ func (r *redeemer) verify(signed string) (bind.Bind, *supervise.Upstream, error)
 	if bind.Pod(b.PodUID) != r.podUID {
 		return b, nil, errors.New("it is for another Pod")
 	}
+	if !b.IsBy(r.secret) {
+		return b, nil, errors.New("it is for another process of this Pod")
+	}
 	if err := bind.CheckAgents(b.Agents); err != nil {
 		return b, nil, err
 	}
@@ -114,7 +118,7 @@ func (r *redeemer) present(ctx context.Context, upstream *supervise.Upstream, pa
 	if err != nil {
 		return nil, err
 	}
-	body, err := json.Marshal(sandboxapi.BindRequest{Bind: signed})
+	body, err := json.Marshal(sandboxapi.BindRequest{Bind: signed, Secret: r.secret})
 	if err != nil {
 		return nil, err
 	}

@@ -1,6 +1,7 @@
 package sidecar
 
 import (
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -11,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/holdfast-io/holdfast/services/internal/bind"
 	"github.com/holdfast-io/holdfast/services/internal/connlimit"
 	"github.com/holdfast-io/holdfast/services/internal/sandboxtoken"
 	"github.com/holdfast-io/holdfast/services/sandboxd/internal/supervise"
@@ -53,9 +55,10 @@ func run(cfg config, log *slog.Logger, terminate <-chan os.Signal) error {
 	if err != nil {
 		return errors.Join(fmt.Errorf("listen: %w", err), relay.Close())
 	}
+	secret := rand.Text()
 	sandbox, err := supervise.Start(supervise.Config{
-		PodUID: cfg.podUID, Isolation: cfg.isolation, Relay: relay, SpoolDir: cfg.spoolDir, Agent: cfg.agent(log), Log: log,
-		Binder: &redeemer{key: cfg.bindKey, podUID: cfg.podUID, tokenFile: cfg.tokenFile, log: log},
+		PodUID: cfg.podUID, Process: bind.ProcessOf(secret), Isolation: cfg.isolation, Relay: relay, SpoolDir: cfg.spoolDir, Agent: cfg.agent(log), Log: log,
+		Binder: &redeemer{key: cfg.bindKey, podUID: cfg.podUID, secret: secret, tokenFile: cfg.tokenFile, log: log},
 	})
 	if err != nil {
 		return errors.Join(err, listener.Close())

@@ -83,7 +83,7 @@ func (a *api) bound(next http.HandlerFunc) http.HandlerFunc {
 }
 
 func (a *api) health() sandboxapi.Health {
-	h := sandboxapi.Health{PodUID: a.cfg.PodUID, Isolation: a.cfg.Isolation, Entrypoint: sandboxapi.EntrypointNone}
+	h := sandboxapi.Health{PodUID: a.cfg.PodUID, Process: a.cfg.Process, Isolation: a.cfg.Isolation, Entrypoint: sandboxapi.EntrypointNone}
 	if g := a.binding.Grant(); g != nil {
 		h.Bound, h.Session, h.Generation = true, g.Session, g.Generation
 	}

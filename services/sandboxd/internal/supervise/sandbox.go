@@ -24,6 +24,8 @@ const (
 type Config struct {
 	// PodUID is told to whoever asks for its health.
 	PodUID string
+	// Process is told, too: who is bound has to be this one.
+	Process string
 	// Isolation is the grade in force.
 	Isolation string
 	// Binder redeems its bind.

@@ -63,6 +63,7 @@ var (
 	_ driver.Keeper    = (*Driver)(nil)
 	_ driver.Upholder  = (*Driver)(nil)
 	_ driver.Leaver    = (*Driver)(nil)
+	_ driver.Prover    = (*Driver)(nil)
 )
 
 const (
@@ -258,6 +259,19 @@ func notFound(ref driver.Ref) error {
 
 func notRunning(ref driver.Ref, why string) error {
 	return fmt.Errorf("session %s, generation %d: %w: %s", ref.Session, ref.Generation, driver.ErrNotRunning, why)
+}
+
+// Process implements driver.Prover.
+func (d *Driver) Process(ctx context.Context, ref driver.Ref) (string, error) {
+	at, err := d.Locate(ctx, ref)
+	if err != nil {
+		return "", err
+	}
+	process, err := driver.Process(ctx, at.URL)
+	if err != nil {
+		err = errors.Join(err, d.hopeless(ref))
+	}
+	return process, err
 }
 
 // Bind hands the signed bind to the sandbox.

@@ -20,15 +20,17 @@ var _ remote.Granter = (*App)(nil)
 
 // Errors of the Granter.
 var (
-	errOtherPod  = errors.New("the bind is for another sandbox")
-	errNotWanted = errors.New("the session has no such sandbox any more")
-	errTooEarly  = errors.New("the session's claim isn't written down yet")
+	errOtherProcess = errors.New("the bind is for another process")
+	errOtherPod     = errors.New("the bind is for another sandbox")
+	errNotWanted    = errors.New("the session has no such sandbox any more")
+	errTooEarly     = errors.New("the session's claim isn't written down yet")
 )
 
 // Redeem gives a sandbox its session's token and config, for a bind that this
 // service signed for exactly this Pod UID. Any replica can: what it takes is the bind
 // and the log. That a sandbox is bound once is seen to where it lives, by its host and
-// by sandboxd itself.
+// by sandboxd itself; of a Pod's processes only the one that the bind names redeems it
+// (see redeemBind), as often as its answer is lost.
 func (a *App) Redeem(ctx context.Context, podUID, signed string) (sandboxapi.Grant, error) {
 	b, err := bind.Verify(a.publicKey(), signed, a.cfg.Now())
 	if err != nil {

@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"errors"
+	"log/slog"
 
 	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/services/internal/bind"
@@ -37,6 +38,11 @@ func (a *App) redeemBind(ctx context.Context, _ string, req command.Request) (co
 	if err != nil {
 		return command.Reply{}, problem.Wrap(api.CodeBindRefused, "The bind is not one of this Holdfast's.", err)
 	}
+	if !b.IsBy(body.Secret) {
+		a.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "a bind was presented by another process than the one that it is for",
+			slog.String("tenant", b.Tenant), slog.String("session", b.Session), slog.Uint64("generation", b.Generation), slog.String("pod", b.PodUID))
+		return command.Reply{}, refused(errOtherProcess)
+	}
 	switch pod, err := a.cfg.Reviewer.Review(ctx, body.Token); {
 	case errors.Is(err, ErrUnproven):
 		return command.Reply{}, problem.Wrap(api.CodeUnauthenticated, "The token proves no Pod that lives.", err)
@@ -65,6 +71,8 @@ func refused(err error) error {
 		return problem.Wrap(api.CodeBindRefused, "The bind is for another Pod.", err)
 	case errors.Is(err, errTooEarly): // whoever signed the bind is about to
 		return problem.Wrap(api.CodeNotReady, "The session's claim isn't written down yet; present the bind again.", err)
+	case errors.Is(err, errOtherProcess):
+		return problem.Wrap(api.CodeBindRefused, "The bind is for another process of the Pod.", err)
 	case errors.Is(err, errNotWanted):
 		return problem.Wrap(api.CodeBindRefused, "The session has no such sandbox any more.", err)
 	}

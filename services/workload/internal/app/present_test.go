@@ -44,7 +44,13 @@ func (r reviewed) Review(_ context.Context, token string) (string, error) {
 // present has a Pod present a bind, as the gateway passes it on.
 func (w *world) present(token, signed string, renew bool) (sandboxapi.Grant, error) {
 	w.t.Helper()
-	body, err := json.Marshal(verbs.RedeemBindBody{Token: token, Bind: signed, Renew: renew})
+	return w.presentBy("", token, signed, renew)
+}
+
+// presentBy is present with a process's secret.
+func (w *world) presentBy(secret, token, signed string, renew bool) (sandboxapi.Grant, error) {
+	w.t.Helper()
+	body, err := json.Marshal(verbs.RedeemBindBody{Token: token, Bind: signed, Secret: secret, Renew: renew})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -107,6 +113,41 @@ func TestPodPresentsItsBind(t *testing.T) {
 				t.Errorf("a secret is in the error: %v", err)
 			}
 		})
+	}
+}
+
+// prover is a driver whose sandboxes redeem their binds themselves.
+type prover struct{ *scripted }
+
+// Process implements driver.Prover.
+func (prover) Process(context.Context, driver.Ref) (string, error) {
+	return bind.ProcessOf("secret"), nil
+}
+
+// A bind is redeemed once: by the process that it was made for, again where its answer was
+// lost, and by nobody else who got hold of it and of the Pod's token, before or after.
+func TestBindIsOneProcesss(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.reviewer = reviewed{"of-pod-1": "pod-1"}
+	w.restart()
+	w.app.UseDriver(prover{w.driver})
+	w.settle()
+	made, err := bind.Read(signer.Public().(ed25519.PublicKey), w.driver.boxes[ref].signed)
+	if err != nil || made.Process != bind.ProcessOf("secret") {
+		t.Fatalf("bound by %+v, %v", made, err)
+	}
+	signed := w.sign(func(b *bind.Bind) { b.Process = made.Process })
+	for i, secret := range []string{"other", "secret", "", "other", "secret", made.Process} {
+		for _, renew := range []bool{false, true} {
+			grant, err := w.presentBy(secret, "of-pod-1", signed, renew)
+			if good := secret == "secret"; good != (err == nil && grant.Token != "") {
+				t.Errorf("try %d, by %q: %+v, %v", i, secret, grant, err)
+			}
+			if err != nil && problem.From(err).Code != api.CodeBindRefused {
+				t.Errorf("try %d, by %q: %v", i, secret, err)
+			}
+		}
 	}
 }
 

@@ -272,9 +272,13 @@ type answer struct{ restarts int }
 // doesn't answer yet.
 func (a *App) prepare(ctx context.Context, w want, podUID string) (took map[string]int64, ready *answer, err error) {
 	begin := a.cfg.Now()
-	signed, err := bind.Sign(a.cfg.Key, bind.Bind{
-		Tenant: w.ref.Tenant, Session: w.ref.Session, Generation: w.ref.Generation, PodUID: podUID, Agents: a.cfg.Agents,
-	}, w.claimAt)
+	b := bind.Bind{Tenant: w.ref.Tenant, Session: w.ref.Session, Generation: w.ref.Generation, PodUID: podUID, Agents: a.cfg.Agents}
+	if d, ok := a.driver.(driver.Prover); ok {
+		if b.Process, err = d.Process(ctx, w.ref); err != nil {
+			return nil, nil, err
+		}
+	}
+	signed, err := bind.Sign(a.cfg.Key, b, w.claimAt)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -24,6 +24,18 @@ func Ready(ctx context.Context, endpoint string, bound sandboxapi.Health) (sandb
 	return health, classify(err)
 }
 
+// Process asks the sandboxd behind an endpoint's URL which process it is; see
+// sandboxapi.Health.
+func Process(ctx context.Context, endpoint string) (string, error) {
+	client, err := sandboxapi.NewClient(endpoint, "", 0)
+	if err != nil {
+		return "", err
+	}
+	defer client.Close()
+	health, err := client.Health(ctx)
+	return health.Process, classify(err)
+}
+
 // Bind hands a signed bind to the sandboxd behind an endpoint's URL. It is
 // ErrBindRefused when the sandbox is another's or the bind wasn't granted.
 // Drivers build their Bind on it.

@@ -49,3 +49,10 @@ type Upholder interface {
 	// Uphold makes it again where it is gone. c is as the sandbox was claimed.
 	Uphold(ctx context.Context, c Claim) error
 }
+
+// Prover is a driver whose sandboxes redeem their binds themselves: each bind names the
+// process that may.
+type Prover interface {
+	// Process is the one of sandboxd that runs in a sandbox; "" of an older sandboxd.
+	Process(ctx context.Context, ref Ref) (string, error)
+}
