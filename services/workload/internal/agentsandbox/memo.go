@@ -136,7 +136,7 @@ func (d *Driver) writeDown(ctx context.Context, key types.NamespacedName) error 
 		metav1.PatchOptions{FieldManager: FieldManager})
 	switch {
 	case was.volume != "" && (apierrors.IsNotFound(err) || err == nil && written.DeletionTimestamp != nil):
-		return d.takeBack(ctx, key.Namespace, volumeOf(s.sandbox), was.volume)
+		return d.takeBack(ctx, key.Namespace, ref.Key(), was.volume) // its Sandbox may be gone as well
 	case apierrors.IsNotFound(err):
 		return nil
 	case apierrors.IsConflict(err):

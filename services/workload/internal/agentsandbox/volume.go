@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strconv"
 	"sync"
 
@@ -160,17 +161,18 @@ func (d *Driver) removeVolumes(ctx context.Context, namespace string, key driver
 
 // takeBack deletes a volume that was kept for a claim that went meanwhile, and that nobody
 // left on purpose.
-func (d *Driver) takeBack(ctx context.Context, namespace, name string, uid types.UID) error {
+func (d *Driver) takeBack(ctx context.Context, namespace string, key driver.SessionKey, uid types.UID) error {
 	volumes := d.kube.CoreV1().PersistentVolumeClaims(namespace)
-	volume, err := volumes.Get(ctx, name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) || err == nil && (volume.UID != uid || volume.Annotations[annKept] != "") {
+	list, err := volumes.List(ctx, metav1.ListOptions{LabelSelector: selector(key)})
+	if err != nil {
+		return fmt.Errorf("volumes of session %s: %w", key.Session, err)
+	}
+	i := slices.IndexFunc(list.Items, func(v corev1.PersistentVolumeClaim) bool { return v.UID == uid })
+	if i < 0 || list.Items[i].Annotations[annKept] != "" {
 		return nil
 	}
-	if err != nil {
-		return err
-	}
-	version := volume.ResourceVersion
-	err = volumes.Delete(ctx, name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: &version}})
+	version := list.Items[i].ResourceVersion
+	err = volumes.Delete(ctx, list.Items[i].Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: &version}})
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
