@@ -52,74 +52,91 @@ func (a *App) removeStrays(ctx context.Context, tenant string, req command.Reque
 	if err != nil {
 		return command.Reply{}, err
 	}
-	asked := map[verbs.StrayName]string{}
-	for _, name := range body.Items {
-		asked[name] = verbs.StrayGone
-	}
 	// In the order in which nothing is in the way of another.
-	condemned := slices.DeleteFunc(slices.Clone(strays), func(s stray) bool { _, ok := asked[nameOf(s.Kept)]; return !ok })
-	failures := map[verbs.StrayName]string{}
-	at, err := a.onRecord(ctx, tenant, req, condemned, failures, func() {
-		for _, s := range condemned {
-			name := nameOf(s.Kept)
-			err := a.discard(ctx, s, strays)
-			switch {
-			case err == nil:
-				asked[name] = verbs.StrayRemoved
-			case !errors.Is(err, driver.ErrNotFound):
-				asked[name], failures[name] = verbs.StrayFailed, err.Error()
-			}
+	condemned := slices.DeleteFunc(slices.Clone(strays), func(s stray) bool { return !slices.Contains(body.Items, nameOf(s.Kept)) })
+	var (
+		at       eventlog.Result
+		outcomes map[verbs.StrayName]verbs.StrayOutcome
+	)
+	if len(condemned) > 0 {
+		subject, err := events.SubjectOf(events.AggregateSweep, tenant, events.RandomID(events.PrefixSweep))
+		if err != nil {
+			return command.Reply{}, err
 		}
-	})
-	if err != nil {
-		return command.Reply{}, err
+		if err := a.recordRequest(ctx, subject, req, condemned); err != nil {
+			return command.Reply{}, err
+		}
+		outcomes = a.discardAll(ctx, condemned, strays)
+		if at, err = a.recordOutcomes(ctx, subject, req, condemned, outcomes); err != nil {
+			return command.Reply{}, err
+		}
 	}
 	result := verbs.SweepRemoveResult{Items: make([]verbs.StrayOutcome, len(body.Items))}
 	for i, name := range body.Items {
-		result.Items[i] = verbs.StrayOutcome{StrayName: name, Outcome: asked[name], Detail: failures[name]}
+		var ok bool
+		if result.Items[i], ok = outcomes[name]; !ok {
+			result.Items[i] = verbs.StrayOutcome{StrayName: name, Outcome: verbs.StrayGone}
+		}
 	}
 	return command.Result(at.N, at.Seq, false, result)
 }
 
-// onRecord has strays removed between what the log says of it: who wants which removed,
-// without which nothing is, and what came of each, which is in failures where it failed.
-// A command that is sent again is another attempt, which has a subject of its own.
-func (a *App) onRecord(
-	ctx context.Context, tenant string, req command.Request, condemned []stray, failures map[verbs.StrayName]string, remove func(),
-) (at eventlog.Result, _ error) {
-	if len(condemned) == 0 {
-		return at, nil
-	}
-	subject, err := events.SubjectOf(events.AggregateSweep, tenant, events.RandomID(events.PrefixSweep))
-	if err != nil {
-		return at, err
-	}
-	say := func(c eventlog.Command, of func(stray, sweep.Stray) sweep.Payload) (eventlog.Result, error) {
-		return a.sweeps.Execute(ctx, subject, c, func(*sweep.State, time.Time) ([]events.Record, error) {
-			payloads := make([]sweep.Payload, len(condemned))
-			for i, s := range condemned {
-				payloads[i] = of(s, sweep.Stray(nameOf(s.Kept)))
-			}
-			return sweep.Records(payloads...)
-		})
-	}
-	_, err = say(eventlog.Command{ID: req.CommandID, Actor: req.Actor, Trace: req.Trace}, func(s stray, name sweep.Stray) sweep.Payload {
-		return sweep.Requested{
-			Stray: name, Why: s.why, Session: s.Session, Generation: s.Generation,
-			Runtime: strings.TrimPrefix(s.Runtime, tenant+"."), Revision: s.Revision, Epoch: s.Epoch,
+// recordRequest appends what somebody wants removed. A command that is sent again is
+// another attempt, with a subject of its own.
+func (a *App) recordRequest(ctx context.Context, subject string, req command.Request, condemned []stray) error {
+	payloads := make([]sweep.Payload, len(condemned))
+	for i, s := range condemned {
+		payloads[i] = sweep.Requested{
+			Stray: sweep.Stray(nameOf(s.Kept)), Why: s.why, Session: s.Session, Generation: s.Generation,
+			Runtime: strings.TrimPrefix(s.Runtime, s.Tenant+"."), Revision: s.Revision, Epoch: s.Epoch,
 		}
-	})
-	if err != nil {
-		return at, err
 	}
-	remove()
-	after := eventlog.Command{ID: events.RandomID(events.PrefixCommand), Actor: system, Cause: req.CommandID, Trace: req.Trace}
-	return say(after, func(_ stray, name sweep.Stray) sweep.Payload {
-		if detail, failed := failures[verbs.StrayName(name)]; failed {
-			return sweep.Failed{Stray: name, Detail: detail}
+	_, err := a.sweeps.Execute(ctx, subject, eventlog.Command{ID: req.CommandID, Actor: req.Actor, Trace: req.Trace}, say(payloads))
+	return err
+}
+
+// recordWithin is how long the log has to take what came of a removal, also where nobody
+// waits for the answer any more.
+const recordWithin = 10 * time.Second
+
+// recordOutcomes appends what came of each.
+func (a *App) recordOutcomes(
+	ctx context.Context, subject string, req command.Request, condemned []stray, outcomes map[verbs.StrayName]verbs.StrayOutcome,
+) (eventlog.Result, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordWithin)
+	defer cancel()
+	payloads := make([]sweep.Payload, len(condemned))
+	for i, s := range condemned {
+		o := outcomes[nameOf(s.Kept)]
+		payloads[i] = sweep.Removed{Stray: sweep.Stray(o.StrayName)}
+		if o.Outcome == verbs.StrayFailed {
+			payloads[i] = sweep.Failed{Stray: sweep.Stray(o.StrayName), Detail: o.Detail}
 		}
-		return sweep.Removed{Stray: name}
-	})
+	}
+	return a.sweeps.Execute(ctx, subject, eventlog.Command{
+		ID: events.RandomID(events.PrefixCommand), Actor: system, Cause: req.CommandID, Trace: req.Trace,
+	}, say(payloads))
+}
+
+// say decides on payloads, whatever was said before.
+func say(payloads []sweep.Payload) eventlog.Decide[*sweep.State] {
+	return func(*sweep.State, time.Time) ([]events.Record, error) { return sweep.Records(payloads...) }
+}
+
+// discardAll removes strays, and says what came of each.
+func (a *App) discardAll(ctx context.Context, condemned, all []stray) map[verbs.StrayName]verbs.StrayOutcome {
+	outcomes := make(map[verbs.StrayName]verbs.StrayOutcome, len(condemned))
+	for _, s := range condemned {
+		o := verbs.StrayOutcome{StrayName: nameOf(s.Kept), Outcome: verbs.StrayRemoved}
+		switch err := a.discard(ctx, s, all); {
+		case errors.Is(err, driver.ErrNotFound):
+			o.Outcome = verbs.StrayGone
+		case err != nil:
+			o.Outcome, o.Detail = verbs.StrayFailed, err.Error()
+		}
+		outcomes[o.StrayName] = o
+	}
+	return outcomes
 }
 
 func nameOf(k driver.Kept) verbs.StrayName {
