@@ -9,6 +9,7 @@ import (
 	"maps"
 	"mime"
 	"net/http"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -160,6 +161,9 @@ func oneValue(r *http.Request) ([]api.FieldError, error) {
 // pointerEscaper escapes a token of a JSON pointer (RFC 6901).
 var pointerEscaper = strings.NewReplacer("~", "~0", "/", "~1")
 
+// unsupported is what the filter says, at the object, of a field that it has no place for.
+var unsupported = regexp.MustCompile(`^property "(.*)" is unsupported$`)
+
 // schemaFields are the places in a tree of schema errors, as JSON pointers
 // behind base. There are at most maxFieldErrors.
 func schemaFields(base string, err error) []api.FieldError {
@@ -170,7 +174,12 @@ func schemaFields(base string, err error) []api.FieldError {
 		for _, part := range s.JSONPointer() {
 			pointer.WriteString("/" + pointerEscaper.Replace(part))
 		}
-		fields = append(fields, api.FieldError{Pointer: bounded(pointer.String(), 500), Detail: bounded(s.Reason, 500)})
+		detail := s.Reason
+		if unknown := unsupported.FindStringSubmatch(detail); unknown != nil {
+			pointer.WriteString("/" + pointerEscaper.Replace(unknown[1]))
+			detail = "there is no such field"
+		}
+		fields = append(fields, api.FieldError{Pointer: bounded(pointer.String(), 500), Detail: bounded(detail, 500)})
 	})
 	return fields[:min(len(fields), maxFieldErrors)]
 }

@@ -86,6 +86,7 @@ func TestRefused(t *testing.T) {
 		"an owner":                {plain, "{name: plain}", "{name: plain, ownerReferences: [{kind: A}]}", "/metadata/ownerReferences"},
 		"unknown metadata":        {plain, "{name: plain}", "{name: plain, nam: x}", "/metadata/nam"},
 		"an unknown field":        {agent, "maxSessionDuration", "maxSessionduration", "/spec/maxSessionduration"},
+		"another's template":      {agent, "  podTemplate:", "  templateRef: {name: x}\n  podTemplate:", "/spec/templateRef"},
 		"an unknown field beside": {agent, "status:", "state:", "/state"},
 		"an unknown port's field": {agent, "pathPrefix", "path", "/spec/targetPort/0/path"},
 		"an unknown word of it":   {code, "imagePullPolicy", "imagePolicy", "/spec/template/imagePolicy"},

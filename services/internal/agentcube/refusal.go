@@ -47,5 +47,9 @@ func (r *refusals) field(err error) {
 		r.add(pointer, "comes twice")
 		return
 	}
+	if strings.HasSuffix(pointer, "/templateRef") {
+		r.add(pointer, "isn't taken, since a revision is for good and what it refers to may change: give the Pod itself, as podTemplate or template")
+		return
+	}
 	r.add(pointer, "is no field that Holdfast knows of AgentCube's %s", Version)
 }
