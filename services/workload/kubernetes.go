@@ -34,10 +34,6 @@ type Kubernetes struct {
 	Replica string
 }
 
-// replicas is the group of leases by which replicas of the workload service know of each
-// other.
-const replicas = "holdfast-workload"
-
 // Unverified is before the isolation of a runtime class that nobody has proven here: see
 // clusterfile.File.Verified.
 const Unverified = "unverified:"
@@ -91,6 +87,6 @@ func (k Kubernetes) open(ctx context.Context, pods podtemplate.Options, log *slo
 	return agentsandbox.New(ctx, agentsandbox.Config{
 		Rest: k.Rest, Namespace: func(tenant string) string { return k.Cluster.Tenants[tenant] },
 		Namespaces: slices.Sorted(maps.Values(k.Cluster.Tenants)), Nodes: k.Cluster.WatchNodes, Template: pods, Log: log,
-		Lease: &agentsandbox.Lease{Namespace: k.Cluster.Namespace, Group: replicas, Identity: k.Replica},
+		Lease: &agentsandbox.Lease{Namespace: k.Cluster.Namespace, Group: k.Cluster.Instance + "-workload", Identity: k.Replica},
 	})
 }

@@ -34,8 +34,8 @@ type Config struct {
 	// Leases are those of one namespace: each replica lists them, and patches (which makes
 	// it) and deletes its own, and one that was left.
 	Leases coordinationclient.LeaseInterface
-	// Group is what replicas share, a name that a label may have; Identity is this
-	// replica's, and no other's.
+	// Group is whose replicas they are, which begins the names of their leases and is the
+	// value of their label; Identity is this replica's, and no other's.
 	Group, Identity string
 	// For is after how long without a sign of life a replica is taken for gone.
 	For time.Duration
@@ -90,15 +90,16 @@ func (r *Roster) Run(ctx context.Context) {
 		}
 		err := r.renew(ctx)
 		switch {
-		case err == nil:
-			again.Reset(r.cfg.For / 3)
-		case ctx.Err() == nil:
-			again.Reset(r.cfg.For / 15)
-			if !failing {
-				r.cfg.Log.Warn("other replicas aren't told that this one is there, and take over what it takes care of", "err", err)
-			}
+		case err != nil && ctx.Err() == nil && !failing:
+			r.cfg.Log.Warn("other replicas aren't told that this one is there, and take over what it takes care of", "err", err)
+		case err == nil && failing:
+			r.cfg.Log.Info("other replicas are told again that this one is there")
 		}
-		failing = err != nil
+		if failing = err != nil; failing {
+			again.Reset(r.cfg.For / 15)
+		} else {
+			again.Reset(r.cfg.For / 3)
+		}
 	}
 }
 
