@@ -13,6 +13,7 @@
 # folder: nothing is installed, and no image is pulled. Where a node can't run the
 # script says why and exits with 69 (EX_UNAVAILABLE).
 set -euo pipefail
+shopt -s inherit_errexit # a build that failed ends the script, too
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cache=${HOLDFAST_NODE_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/holdfast/node}
@@ -55,48 +56,39 @@ check() {
 }
 
 # build makes the tools of a module below scripts/node once for its versions, and says
-# where they are.
+# where they are. A third argument names a function that makes another go.mod of it first,
+# in a folder that it is given.
 build() {
-	local module=$root/scripts/node/$1 tags=$2 key folder fresh
+	local module=$root/scripts/node/$1 tags=$2 change=${3-} key folder fresh
 	export GOWORK=off GOFLAGS='' CGO_ENABLED=0
-	key=$({ cat "$module/go.mod" "$module/go.sum" && cd "$module" && echo "$tags" && go env GOVERSION GOOS GOARCH; } | sha256sum | cut -c1-16)
+	key=$({ cat "$module/go.mod" "$module/go.sum" && cd "$module" && echo "$tags" && go env GOVERSION GOOS GOARCH && ${change:+declare -f "$change"}; } | sha256sum | cut -c1-16)
 	folder=$cache/$1-$key
 	if [[ ! -d $folder ]]; then
 		echo "node.sh: building $1: once for these versions, and then it takes minutes" >&2
 		fresh=$(mktemp -d "$cache/build.XXXXXX")
-		(cd "$module" && go build -trimpath -ldflags '-s -w' -tags "$tags" -o "$fresh/" tool)
-		mv "$fresh" "$folder"
-	fi
-	echo "$folder"
-}
-
-# shim makes gVisor's shim for containerd once for its version. It asks the kernel for a
-# score that a root without CAP_SYS_RESOURCE doesn't get, and has no setting for it: so
-# it is built from a copy of the module, in which one constant is another.
-shim() {
-	local module=$root/scripts/node/gvisor line='oomScoreMax = -999' other='oomScoreMax = 0' key folder fresh source
-	export GOWORK=off GOFLAGS='' CGO_ENABLED=0
-	key=$({ cat "$module/go.mod" "$module/go.sum" && cd "$module" && echo "$other" && go env GOVERSION GOOS GOARCH; } | sha256sum | cut -c1-16)
-	folder=$cache/gvisor-$key
-	if [[ ! -d $folder ]]; then
-		echo "node.sh: building gvisor: once for this version, and then it takes minutes" >&2
-		fresh=$(mktemp -d "$cache/build.XXXXXX")
-		source=$(cd "$module" && go mod download && go list -m -f '{{.Dir}}' gvisor.dev/gvisor)
-		cp -r --no-preserve=mode "$source" "$fresh/module"
-		source=$fresh/module/pkg/shim/v1/manager.go
-		if [[ $(grep -cF "$line" "$source") != 1 ]]; then
-			echo "node.sh: gVisor's shim has changed: ${source#"$fresh/module/"} has no single line with \"$line\"" >&2
-			exit 1
-		fi
-		sed -i "s/$line/$other/" "$source"
-		cp "$module/go.mod" "$module/go.sum" "$fresh"
-		go mod edit -replace "gvisor.dev/gvisor=$fresh/module" "$fresh/go.mod"
-		mkdir "$fresh/bin"
-		(cd "$module" && go build -modfile "$fresh/go.mod" -trimpath -ldflags '-s -w' -o "$fresh/bin/containerd-shim-runsc-v1" gvisor.dev/gvisor/shim)
+		${change:+"$change" "$module" "$fresh"}
+		(cd "$module" && go build ${change:+-modfile "$fresh/go.mod"} -trimpath -ldflags '-s -w' -tags "$tags" -o "$fresh/bin/" tool)
 		mv "$fresh/bin" "$folder"
 		rm -rf "$fresh"
 	fi
 	echo "$folder"
+}
+
+# scoreless has gVisor's shim built from a copy of its module. It asks the kernel for a
+# score that a root without CAP_SYS_RESOURCE isn't given, and has no setting for it: one
+# constant is another there.
+scoreless() {
+	local module=$1 fresh=$2 line='oomScoreMax = -999' other='oomScoreMax = 0' source
+	source=$(cd "$module" && go mod download gvisor.dev/gvisor && go list -m -f '{{.Dir}}' gvisor.dev/gvisor)
+	cp -r --no-preserve=mode "$source" "$fresh/gvisor"
+	source=$fresh/gvisor/pkg/shim/v1/manager.go
+	if [[ $(grep -cF "$line" "$source") != 1 ]]; then
+		echo "node.sh: gVisor's shim has changed: pkg/shim/v1/manager.go has no single line with \"$line\"" >&2
+		exit 1
+	fi
+	sed -i "s/$line/$other/" "$source"
+	cp "$module/go.mod" "$module/go.sum" "$fresh"
+	go mod edit -replace "gvisor.dev/gvisor=$fresh/gvisor" "$fresh/go.mod"
 }
 
 # debian unpacks a package of Debian's, which need not be installed, and says where.
@@ -125,8 +117,8 @@ collect() {
 	from=$(cd "$root/scripts/node/cluster" && GOWORK=off go list -m -f '{{.Dir}}' sigs.k8s.io/agent-sandbox)
 	ln -s "$from/k8s" "$parts/agent-sandbox"
 	if [[ -n ${HOLDFAST_NODE_GVISOR-} ]]; then
-		from=$(shim)
-		ln -s "$from/containerd-shim-runsc-v1" "$parts"
+		from=$(build gvisor '' scoreless)
+		ln -s "$from/shim" "$parts/containerd-shim-runsc-v1"
 		ln -s "$("$root/scripts/tool.sh" --path runsc)" "$parts/runsc"
 	fi
 	from=$(build policy '')
@@ -180,6 +172,7 @@ leave() {
 	done
 	((i < 100)) || echo "node.sh: the control groups $cgroup aren't empty after 20 s, and stay" >&2
 	rm -rf --one-file-system "$run"
+	rm -rf "$cache"/build.* # of a build that was cut short
 }
 
 # inside is the first process of the namespaces: it takes in what others leave behind,

@@ -1,5 +1,5 @@
 // What runs containers of a real node in gVisor in tests, besides runsc itself, which
-// is the tool of that name.
+// is the tool of that name: both are of one version.
 module github.com/holdfast-io/holdfast/scripts/node/gvisor
 
 go 1.26.3
