@@ -185,7 +185,7 @@ func (h *Hub) followOutput(ctx context.Context, begun func()) error {
 	}
 	from := h.resume(&h.outputAt, last) + 1
 	begun()
-	err = h.cfg.Output.Tail(ctx, from, func(m output.Message) error { h.onOutput(m); return nil })
+	err = h.cfg.Output.Tail(ctx, from, func(m output.Message) error { h.onOutput(m); return nil }) //nolint:contextcheck // what it begins ends with the hub
 	if _, truncated := errors.AsType[*output.TruncatedError](err); truncated {
 		h.lost(&h.outputAt)
 	}
@@ -256,7 +256,7 @@ func (h *Hub) onEvent(ctx context.Context, m events.Message) error {
 		return err
 	}
 	if t != nil {
-		t.event(m, made)
+		t.event(m, made) //nolint:contextcheck // what it begins ends with the hub
 	}
 	if in != nil {
 		in.event(m, a, made)
