@@ -14,7 +14,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-io/holdfast/api"
-	"github.com/holdfast-io/holdfast/services/e2e/harness"
 )
 
 // finding is what `holdfast doctor -o json` says of one thing.
@@ -43,8 +42,7 @@ func TestDoctor(t *testing.T) {
 	if !told {
 		t.Fatalf("the doctor doesn't say what to tell the installation: %q", way)
 	}
-	ctx := harness.Context(t)
-	if err := holdfast.upgrade(ctx, strings.Trim(set, "'")); err != nil {
+	if err := holdfast.upgrade(bounded(t), strings.Trim(set, "'")); err != nil {
 		t.Fatal(err)
 	}
 	for _, f := range examined(t) {
@@ -72,7 +70,7 @@ func TestDoctor(t *testing.T) {
 // examined is what the doctor says in the workload service's Pod.
 func examined(t *testing.T) (found []finding) {
 	t.Helper()
-	ctx := harness.Context(t)
+	ctx := bounded(t)
 	var pods corev1.PodList
 	if err := cluster.Client.List(ctx, &pods, client.InNamespace(ownSpace), client.MatchingLabels{"app.kubernetes.io/component": "workload"}); err != nil {
 		t.Fatal(err)

@@ -14,6 +14,8 @@
 // [CgroupRoot], four settings of the kernel that a kubelet changes, and the files below
 // one folder — that script undoes.
 //
+// [Options] add gVisor's runsc beside runc, and an enforcer of network policies.
+//
 // Two parts are this package's own, since a cluster leaves them to who installs it: a
 // DNS server for the names of Services, and a provisioner that makes a PersistentVolume
 // of a folder. Images are made of binaries (see [Image]); nothing is pulled.
