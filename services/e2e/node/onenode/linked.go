@@ -27,8 +27,8 @@ func linked(from []string) (map[string]string, error) {
 				return err
 			}
 			all[path] = path
-			if program, err := elf.Open(path); err != nil || program.Close() != nil {
-				return nil // it is none
+			if !program(path) {
+				return nil
 			}
 			out, err := exec.Command("ldd", path).CombinedOutput()
 			if err != nil {
@@ -43,4 +43,10 @@ func linked(from []string) (map[string]string, error) {
 		}
 	}
 	return all, nil
+}
+
+// program says whether a file is a program or a library.
+func program(path string) bool {
+	f, err := elf.Open(path)
+	return err == nil && f.Close() == nil
 }
