@@ -124,7 +124,8 @@ func (r *Roster) renew(ctx context.Context) error {
 	if r.seen.saw(others, begun, time.Now()) {
 		r.cfg.Changed()
 	}
-	return r.forget(ctx, list.Items)
+	r.forget(ctx, list.Items)
+	return nil
 }
 
 // put makes this replica's lease, or renews it.
@@ -146,9 +147,9 @@ func (r *Roster) put(ctx context.Context) error {
 	return nil
 }
 
-// forget removes leases that were left. One of somebody who is back at this moment stays.
-func (r *Roster) forget(ctx context.Context, leases []coordinationv1.Lease) error {
-	var errs []error
+// forget removes leases that were left, or tries to each time. One of somebody who is back
+// at this moment stays.
+func (r *Roster) forget(ctx context.Context, leases []coordinationv1.Lease) {
 	for i := range leases {
 		l := &leases[i]
 		if l.Spec.HolderIdentity == nil || !r.seen.left(*l.Spec.HolderIdentity, time.Now()) || !r.Mine(l.Name) {
@@ -158,10 +159,9 @@ func (r *Roster) forget(ctx context.Context, leases []coordinationv1.Lease) erro
 			Preconditions: &metav1.Preconditions{UID: &l.UID, ResourceVersion: &l.ResourceVersion},
 		})
 		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
-			errs = append(errs, fmt.Errorf("lease that was left: %w", err))
+			r.cfg.Log.Info("a lease that was left is not removed", "lease", l.Name, "err", err)
 		}
 	}
-	return errors.Join(errs...)
 }
 
 // leave stops first, and then says so.
