@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"log/slog"
 
 	"github.com/holdfast-io/holdfast/api"
 	"github.com/holdfast-io/holdfast/events"
@@ -106,6 +107,28 @@ func (a *App) pool(ctx context.Context, tenant, name string) error {
 // driverName is a driver's name of a runtime. It knows no tenants, so the tenant is part
 // of the name.
 func driverName(tenant, name string) string { return tenant + "." + name }
+
+// forsake has nothing stay of a runtime that was removed while sessions had it, now that one
+// of these has ended: its pool stood for them, and no sweep asks for what was removed.
+func (a *App) forsake(ctx context.Context, tenant, name string) {
+	if _, keeps := a.driver.(driver.Keeper); !keeps {
+		return
+	}
+	removed := false
+	subject, err := events.SubjectOf(events.AggregateRuntime, tenant, name)
+	if err == nil {
+		err = a.runtimes.Read(ctx, subject, func(s eventlog.Snapshot[*runtime.State]) error {
+			removed = s.State.Removed
+			return nil
+		})
+	}
+	if err != nil {
+		a.cfg.Logger.LogAttrs(ctx, levelOf(err), "runtime not read at a session's end", slog.String("runtime", name), slog.Any("error", err))
+	}
+	if removed {
+		a.fill(ctx, projections.RuntimeName{Tenant: tenant, Name: name})
+	}
+}
 
 // driverSpec words a revision for the driver.
 func driverSpec(tenant string, rev runtime.Revision) driver.RuntimeSpec {

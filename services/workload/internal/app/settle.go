@@ -153,7 +153,11 @@ func (a *App) release(ctx context.Context, w want) error {
 			slog.String("tenant", w.ref.Tenant), slog.String("session", w.ref.Session))
 	}
 	failpoint.Hit("workload-removed")
-	return a.step(ctx, w.ref.Tenant, w.ref.Session, "release", decider.Released(w.ref.Generation))
+	if err := a.step(ctx, w.ref.Tenant, w.ref.Session, "release", decider.Released(w.ref.Generation)); err != nil {
+		return err
+	}
+	a.forsake(ctx, w.ref.Tenant, w.runtime.Name)
+	return nil
 }
 
 func (a *App) claimOf(ctx context.Context, w want) (driver.Claim, error) {
