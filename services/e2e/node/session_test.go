@@ -25,7 +25,7 @@ const rounds = 5
 // timed prints the median of what was measured.
 func timed(what string, took []time.Duration) {
 	slices.Sort(took)
-	fmt.Printf("%-44s median %6d ms   (%d … %d, n=%d)\n", what, took[len(took)/2].Milliseconds(),
+	fmt.Printf("%-54s median %6d ms   (%d … %d, n=%d)\n", what, took[len(took)/2].Milliseconds(),
 		took[0].Milliseconds(), took[len(took)-1].Milliseconds(), len(took))
 }
 
