@@ -71,8 +71,8 @@ func TestDrainGraceIsOver(t *testing.T) {
 	w := newWorld(t)
 	w.runtime("hurried", 0, keepingFor("5s"))
 	s, run := w.working("hurried")
-	d := startDrain(t)
 	began := time.Now()
+	d := startDrain(t)
 	var failed session.RunFailed
 	var lost session.Lost
 	w.payload(s.ID, session.TypeRunFailed, 1, &failed)
