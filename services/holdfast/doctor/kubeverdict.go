@@ -18,9 +18,9 @@ func (k *kube) verdicts(places []place, seen []map[string]tried) (found []Findin
 		runs, holds := true, true
 		var names []string
 		by := map[string][]Finding{} // by name, one for each place
-		for i, p := range places {
-			findings := k.judgeTried(class, seen[i])
-			runs = runs && seen[i][class].err == nil
+		for i, there := range seen {
+			p, findings := places[i], k.judgeTried(class, there)
+			runs = runs && there[class].err == nil
 			for _, f := range findings {
 				holds = holds && f.Grade == Fine
 				if len(places) > 1 && f.Grade != Fine {

@@ -84,7 +84,7 @@ func (r *Roster) Run(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
-			r.leave()
+			r.leave() //nolint:contextcheck // ctx is over
 			return
 		case <-again.C:
 		}
