@@ -58,12 +58,21 @@ const (
 // place is a namespace where sandboxes are tried, with the tenants whose it is.
 type place struct{ namespace, tenants string }
 
-// places are the namespaces of the tenants that are to be tried.
+// places are the namespaces that are to be tried.
 func (k *kube) places() []place {
-	tenants := k.tenants
-	if len(tenants) == 0 {
-		tenants = slices.Collect(maps.Keys(k.file.Tenants))
+	if len(k.tenants) == 0 {
+		return k.placesOf(slices.Collect(maps.Keys(k.file.Tenants)))
 	}
+	return k.placesOf(k.tenants)
+}
+
+// everywhere says whether those are all that there are.
+func (k *kube) everywhere() bool {
+	return len(k.places()) == len(k.placesOf(slices.Collect(maps.Keys(k.file.Tenants))))
+}
+
+// placesOf are the namespaces of tenants, each once, in the order of their names.
+func (k *kube) placesOf(tenants []string) []place {
 	var out []place
 	for _, tenant := range slices.Compact(slices.Sorted(slices.Values(tenants))) {
 		namespace := k.file.Tenants[tenant]

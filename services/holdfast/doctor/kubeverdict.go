@@ -33,7 +33,7 @@ func (k *kube) verdicts(places []place, seen []map[string]tried) (found []Findin
 			}
 		}
 		for _, name := range names {
-			found = append(found, together(by[name], len(places)))
+			found = append(found, together(by[name]))
 		}
 		if runs {
 			started = append(started, class)
@@ -42,7 +42,7 @@ func (k *kube) verdicts(places []place, seen []map[string]tried) (found []Findin
 			proven = append(proven, shown(class))
 		}
 	}
-	if len(places) < len((&kube{file: k.file}).places()) {
+	if !k.everywhere() {
 		return append(found, k.partly(places, proven)), started
 	}
 	return append(found, k.proven(proven)), started
@@ -64,7 +64,7 @@ func (k *kube) judgeTried(class string, here map[string]tried) []Finding {
 
 // together is what was found in several places under one name: the worst of it, with all
 // that isn't fine.
-func together(found []Finding, places int) Finding {
+func together(found []Finding) Finding {
 	worst := found[0]
 	rank := map[Grade]int{Fine: 0, Warning: 1, Broken: 2}
 	var details []string
@@ -78,8 +78,8 @@ func together(found []Finding, places int) Finding {
 	}
 	if len(details) > 0 {
 		worst.Detail = strings.Join(details, "; ")
-	} else if places > 1 {
-		worst.Detail += fmt.Sprintf("; so in each of %d namespaces", places)
+	} else if len(found) > 1 {
+		worst.Detail += fmt.Sprintf("; so in %d namespaces", len(found))
 	}
 	return worst
 }

@@ -134,7 +134,7 @@ func TestPlaces(t *testing.T) {
 		words   []string
 	}{
 		"all well":          {well(), []string{"", "gvisor"}, "kube.verified", Warning, []string{"{default,gvisor}"}},
-		"as said":           {well(), []string{"", "gvisor"}, "kube.network.default", Fine, []string{"each of 2 namespaces"}},
+		"as said":           {well(), []string{"", "gvisor"}, "kube.network.default", Fine, []string{"so in 2 namespaces"}},
 		"one is open":       {ill, []string{"", "gvisor"}, "kube.network.default", Broken, []string{"b, c: ", targetAPI, "NetworkPolicy"}},
 		"so nothing proven": {ill, []string{"", "gvisor"}, "kube.verified", Warning, []string{"{gvisor}"}},
 		"one never starts":  {never, []string{""}, "kube.probe.gvisor", Broken, []string{"b, c: no such handler"}},
