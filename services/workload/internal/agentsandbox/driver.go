@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"slices"
-	"strconv"
 	"sync"
 	"time"
 
@@ -22,7 +20,6 @@ import (
 
 	"github.com/holdfast-io/holdfast/services/internal/sandboxapi"
 	"github.com/holdfast-io/holdfast/services/workload/internal/driver"
-	"github.com/holdfast-io/holdfast/services/workload/internal/podtemplate"
 	"github.com/holdfast-io/holdfast/services/workload/internal/roster"
 )
 
@@ -47,6 +44,8 @@ type Driver struct {
 	released    *lru.Cache[driver.SessionKey, uint64] // the newest intents of what is gone
 	namespaces  namespaceUIDs
 	writes      workqueue.TypedRateLimitingInterface[types.NamespacedName]
+	newcomers   workqueue.TypedInterface[types.NamespacedName] // warm Pods to be asked for their processes
+	processes   *processes
 
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
@@ -91,7 +90,10 @@ func New(ctx context.Context, cfg Config) (*Driver, error) {
 	if d.released, err = lru.New[driver.SessionKey, uint64](remembered); err != nil {
 		return nil, fmt.Errorf("agent-sandbox driver: %w", err)
 	}
-	d.events = driver.NewQueue()
+	if d.processes, err = lru.New[string, string](acquainted); err != nil {
+		return nil, fmt.Errorf("agent-sandbox driver: %w", err)
+	}
+	d.events, d.newcomers = driver.NewQueue(), workqueue.NewTyped[types.NamespacedName]()
 	d.writes = workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](firstAgain, lastAgain))
 	d.ctx, d.cancel = context.WithCancel(context.Background())
 	if err := d.watchAll(ctx); err != nil {
@@ -99,6 +101,9 @@ func New(ctx context.Context, cfg Config) (*Driver, error) {
 	}
 	for range writers {
 		d.tasks.Go(d.write)
+	}
+	for range askers {
+		d.tasks.Go(d.ask)
 	}
 	if err := d.share(); err != nil {
 		return nil, errors.Join(fmt.Errorf("agent-sandbox driver: %w", err), d.Close())
@@ -150,6 +155,7 @@ func (d *Driver) Close() error {
 		d.cancel()
 		d.locks.Drain()
 		d.writes.ShutDown()
+		d.newcomers.ShutDown()
 		d.tasks.Wait()
 		for _, s := range d.scopes {
 			for _, f := range s.factories {
@@ -225,8 +231,7 @@ func (d *Driver) Locate(_ context.Context, ref driver.Ref) (driver.Endpoint, err
 	if err != nil {
 		return driver.Endpoint{}, err
 	}
-	address := net.JoinHostPort(s.pods[0].Status.PodIP, strconv.Itoa(podtemplate.Port))
-	return driver.Endpoint{URL: "http://" + address, PodUID: was.incarnation, Relayed: true}, nil
+	return driver.Endpoint{URL: addressOf(s.pods[0]), PodUID: was.incarnation, Relayed: true}, nil
 }
 
 // running is a claim whose incarnation, as it was handed out, runs.
@@ -261,19 +266,6 @@ func notRunning(ref driver.Ref, why string) error {
 	return fmt.Errorf("session %s, generation %d: %w: %s", ref.Session, ref.Generation, driver.ErrNotRunning, why)
 }
 
-// Process implements driver.Prover.
-func (d *Driver) Process(ctx context.Context, ref driver.Ref) (string, error) {
-	at, err := d.Locate(ctx, ref)
-	if err != nil {
-		return "", err
-	}
-	process, err := driver.Process(ctx, at.URL)
-	if err != nil {
-		err = errors.Join(err, d.hopeless(ref))
-	}
-	return process, err
-}
-
 // Bind hands the signed bind to the sandbox.
 func (d *Driver) Bind(ctx context.Context, ref driver.Ref, bind string) (sandboxapi.Health, error) {
 	at, err := d.Locate(ctx, ref)
@@ -282,6 +274,7 @@ func (d *Driver) Bind(ctx context.Context, ref driver.Ref, bind string) (sandbox
 	}
 	health, err := driver.Bind(ctx, at.URL, bind)
 	if err != nil {
+		d.mistaken(at.PodUID, err)
 		err = errors.Join(err, d.hopeless(ref))
 	}
 	return health, err

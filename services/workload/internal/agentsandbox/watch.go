@@ -70,6 +70,9 @@ func (d *Driver) newScope(namespace string) (*scope, error) {
 			return nil, fmt.Errorf("watch: %w", err)
 		}
 	}
+	if _, err := s.pods.AddEventHandler(d.greeting()); err != nil {
+		return nil, fmt.Errorf("watch: %w", err)
+	}
 	return s, nil
 }
 
