@@ -10,7 +10,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 readonly checks=(scripts generate format tidy vet standalone exhaustive tree chart lint)
 
 # The build tags that hide code from an ordinary build. It is vetted too.
-readonly tags=failpoint,cluster,containers
+readonly tags=failpoint,cluster,containers,node
 
 # fingerprint prints a hash of each file that git knows or would add, so that a
 # check that writes into the tree can be judged in a tree with uncommitted work.

@@ -46,7 +46,7 @@ func TestDoctor(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, f := range examined(t) {
-		fmt.Println(f)
+		fmt.Fprintln(os.Stdout, f)
 		if f.Grade != "ok" {
 			t.Errorf("%v → %s", f, f.WayOut)
 		}

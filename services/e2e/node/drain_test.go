@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -51,7 +52,7 @@ func TestDrain(t *testing.T) {
 	began := time.Now()
 	w.until(busy.ID, "it is put away, too", func(s *api.Session) bool { return s.Phase == api.SessionPhaseSuspended })
 	d.over(t)
-	fmt.Printf("drain: %d evictions were refused; the node is empty %d ms after the call's end\n", d.refused.Load(), time.Since(began).Milliseconds())
+	fmt.Fprintf(os.Stdout, "drain: %d evictions were refused; the node is empty %d ms after the call's end\n", d.refused.Load(), time.Since(began).Milliseconds())
 
 	cordon(t, false)
 	for _, id := range []string{idle.ID, busy.ID} {

@@ -5,11 +5,12 @@ package node_test
 import (
 	"context"
 	"errors"
-	"fmt"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -174,7 +175,7 @@ func (in *installation) reach(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	in.apiURL = fmt.Sprintf("http://%s:%d", service.Spec.ClusterIP, service.Spec.Ports[0].Port)
+	in.apiURL = "http://" + net.JoinHostPort(service.Spec.ClusterIP, strconv.Itoa(int(service.Spec.Ports[0].Port)))
 	in.token = string(tokens.Data["admin"])
 	c, err := apiclient.New(apiclient.Config{URL: in.apiURL, Token: in.token})
 	if err != nil {

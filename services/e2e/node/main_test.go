@@ -50,7 +50,7 @@ func runMain(m *testing.M) int {
 		return 1
 	}
 	defer cluster.Stop()
-	fmt.Printf("the node is ready after %s\n", cluster.ReadyAfter.Round(100*time.Millisecond))
+	fmt.Fprintf(os.Stdout, "the node is ready after %s\n", cluster.ReadyAfter.Round(100*time.Millisecond))
 	if err := cluster.InstallAgentSandbox(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "agent-sandbox:", err)
 		return 1
@@ -62,7 +62,7 @@ func runMain(m *testing.M) int {
 		return 1
 	}
 	holdfast = installed
-	fmt.Printf("Holdfast is ready %s after its chart\n", time.Since(began).Round(100*time.Millisecond))
+	fmt.Fprintf(os.Stdout, "Holdfast is ready %s after its chart\n", time.Since(began).Round(100*time.Millisecond))
 	code := m.Run()
 	if err := cluster.Failures(); err != nil {
 		fmt.Fprintln(os.Stderr, err)

@@ -24,7 +24,7 @@ func bounded(t *testing.T) context.Context {
 }
 
 // eventually polls until holds says nothing against it.
-func eventually(t *testing.T, ctx context.Context, what string, holds func() error) {
+func eventually(ctx context.Context, t *testing.T, what string, holds func() error) {
 	t.Helper()
 	var last error
 	if err := wait.PollUntilContextCancel(ctx, 50*time.Millisecond, true, func(context.Context) (bool, error) {
@@ -51,7 +51,7 @@ func TestPod(t *testing.T) {
 	if err := cluster.Client.Create(ctx, pod); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, ctx, "the Pod ends well", func() error {
+	eventually(ctx, t, "the Pod ends well", func() error {
 		if err := cluster.Client.Get(ctx, client.ObjectKeyFromObject(pod), pod); err != nil {
 			return err
 		}

@@ -65,7 +65,7 @@ func TestNetworkPolicy(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	fmt.Print(said)
+	fmt.Fprint(os.Stdout, said)
 	if !strings.Contains(said, agents+" yes") {
 		t.Error("the agents' listener isn't reached")
 	}

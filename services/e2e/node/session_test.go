@@ -4,6 +4,7 @@ package node_test
 
 import (
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -25,7 +26,7 @@ const rounds = 5
 // timed prints the median of what was measured.
 func timed(what string, took []time.Duration) {
 	slices.Sort(took)
-	fmt.Printf("%-54s median %6d ms   (%d … %d, n=%d)\n", what, took[len(took)/2].Milliseconds(),
+	fmt.Fprintf(os.Stdout, "%-54s median %6d ms   (%d … %d, n=%d)\n", what, took[len(took)/2].Milliseconds(),
 		took[0].Milliseconds(), took[len(took)-1].Milliseconds(), len(took))
 }
 
@@ -74,7 +75,7 @@ func startsAndAnswers(t *testing.T, name string, warm int, change func(*api.Runt
 	}
 	timed(name+": create → ready", ready)
 	timed(name+": create → the run is finished", answer)
-	fmt.Println("  of which, in ms:", strings.Join(layers, " "))
+	fmt.Fprintln(os.Stdout, "  of which, in ms:", strings.Join(layers, " "))
 }
 
 // TestSuspendAndResume: the Pod goes, the file stays.
@@ -115,7 +116,7 @@ func suspendsAndResumes(t *testing.T, name string, change func(*api.RuntimeSpec)
 func nothingLeft(t *testing.T, id string, others ...string) {
 	t.Helper()
 	ctx := bounded(t)
-	eventually(t, ctx, "nothing of the session is left", func() error {
+	eventually(ctx, t, "nothing of the session is left", func() error {
 		var left []string
 		for _, list := range []client.ObjectList{&extensionsv1beta1.SandboxClaimList{}, &agentsv1beta1.SandboxList{}, &corev1.PodList{}, &corev1.PersistentVolumeClaimList{}} {
 			if err := cluster.Client.List(ctx, list, client.InNamespace(boxSpace)); err != nil {
