@@ -77,8 +77,9 @@ func (ms *memos) forget(claim types.UID) {
 // it would only slow down. The log has it first.
 const writtenDown = 250 * time.Millisecond
 
-// conflictAgain is how soon a record is compared again with what stands on its claim.
-const conflictAgain = 50 * time.Millisecond
+// conflictAgain is how soon a record is compared again with what stands on its claim, on
+// which agent-sandbox writes more than once at a start.
+const conflictAgain = 250 * time.Millisecond
 
 // write writes down what was handed out, until Close.
 func (d *Driver) write() {
