@@ -137,7 +137,7 @@ func (in *installation) chart(ctx context.Context) error {
 
 // upgrade has Helm tell the installation one more value, and waits until it has it.
 func (in *installation) upgrade(ctx context.Context, value string) error {
-	err := cluster.Helm(ctx, "upgrade", release, filepath.Join(root, "deploy/chart"), "--namespace", ownSpace, "--reuse-values", "--set", value)
+	err := cluster.Helm(ctx, "upgrade", release, filepath.Join(root, "deploy/chart"), "--namespace", ownSpace, "--reset-then-reuse-values", "--set", value)
 	if err != nil {
 		return err
 	}

@@ -158,7 +158,7 @@ func (k *kube) quota(ctx context.Context, tenant string) Finding {
 	}
 	if len(full) > 0 {
 		slices.Sort(full)
-		return warning(name, namespace+" has nearly used its quota: "+strings.Join(full, ", "), "raise the quota, or end sessions; until then claims fail with the cause quota")
+		return warning(name, namespace+" has nearly used its quota: "+strings.Join(full, ", "), "raise the quota, or end sessions; until then claims fail with the cause quota-exceeded")
 	}
 	return fine(name, "%s, %d Pods, %d quotas", namespace, len(pods.Items), len(quotas.Items))
 }

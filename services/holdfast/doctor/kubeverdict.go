@@ -173,7 +173,8 @@ func (k *kube) proven(proven []string) Finding {
 		return fine(name, "sessions are shown as verified with: %s", strings.Join(proven, ", "))
 	}
 	return warning(name, fmt.Sprintf("proven: %s; sessions are shown as verified with: %s", listed(proven), listed(said)),
-		"tell the installation: helm upgrade --reuse-values --set 'sandboxes.verified={"+strings.Join(proven, ",")+"}'")
+		fmt.Sprintf("tell the installation: helm upgrade %s deploy/chart -n %s --reset-then-reuse-values --set 'sandboxes.verified={%s}', and your own file of values if there is one",
+			k.file.Instance, k.file.Namespace, strings.Join(proven, ",")))
 }
 
 // bySandboxes is what is said of runtime classes and controller by sandboxes that were

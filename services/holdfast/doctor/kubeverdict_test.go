@@ -66,9 +66,10 @@ func TestWhatAProbeProves(t *testing.T) {
 // nobody has tried.
 func TestProven(t *testing.T) {
 	t.Parallel()
-	k := &kube{file: clusterfile.File{RuntimeClasses: map[string]string{"gvisor": "gvisor"}}}
+	k := &kube{file: clusterfile.File{Namespace: "hf-system", Instance: "hf", RuntimeClasses: map[string]string{"gvisor": "gvisor"}}}
 	want(t, []Finding{k.unproven()}, "kube.verified", Warning, "default, gvisor", "--probe")
-	want(t, []Finding{k.proven([]string{"default"})}, "kube.verified", Warning, "sandboxes.verified={default}", "with: nothing")
+	want(t, []Finding{k.proven([]string{"default"})}, "kube.verified", Warning, "with: nothing",
+		"helm upgrade hf deploy/chart -n hf-system --reset-then-reuse-values --set 'sandboxes.verified={default}'")
 	want(t, []Finding{k.proven(nil)}, "kube.verified", Warning, "nothing is proven")
 	k.file.Verified = []string{"gvisor", "default"}
 	want(t, []Finding{k.unproven()}, "kube.verified", Fine)
