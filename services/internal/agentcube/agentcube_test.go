@@ -57,6 +57,19 @@ func TestGolden(t *testing.T) {
 	}
 }
 
+// The example for a cluster (docs/kubernetes.md) is taken without a word, and needs no admin.
+func TestExample(t *testing.T) {
+	t.Parallel()
+	manifest, err := os.ReadFile(filepath.Join("..", "..", "..", "examples", "kubernetes", "agentcube.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := agentcube.Read(manifest, "team-a")
+	if err != nil || len(r.Notes) > 0 || r.Name != "python" || r.Spec.WarmPool.Size != 1 || len(r.Spec.Sandbox.PodTemplate) > 0 {
+		t.Errorf("becomes %+v (%v)", r, err)
+	}
+}
+
 // edited is a manifest of testdata with one text for another.
 func edited(t *testing.T, file, from, to string) []byte {
 	t.Helper()
