@@ -19,6 +19,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/holdfast-io/holdfast/migrations"
+	"github.com/holdfast-io/holdfast/services/gateway"
 	"github.com/holdfast-io/holdfast/services/holdfast/cli"
 	"github.com/holdfast-io/holdfast/services/holdfast/dev"
 	"github.com/holdfast-io/holdfast/services/holdfast/parts"
@@ -52,6 +53,7 @@ func Serve(version string) *cobra.Command {
 			"  HOLDFAST_POSTGRES_URL                              Postgres; not for the host\n" +
 			"  HOLDFAST_KEY_FILE                                  workload: the key for sandboxes; gateway, host: its public half\n" +
 			"  HOLDFAST_TOKENS_FILE                               gateway: the people's tokens\n" +
+			"  HOLDFAST_ORIGINS                                   gateway: --origin, comma separated\n" +
 			"  HOLDFAST_SANDBOXD                                  host: the sandboxd binary\n" +
 			"  HOLDFAST_CLUSTER_FILE, KUBECONFIG                  workload: where sandboxes are Pods of a cluster, what the installation\n" +
 			"                                                     says of itself, and the API server (in a Pod: its service account's)\n\n" +
@@ -72,6 +74,7 @@ func Serve(version string) *cobra.Command {
 	f := cmd.Flags()
 	f.StringVar(&s.healthAddr, "health-addr", "", "address of /healthz, /readyz and /metrics of the process")
 	f.StringVar(&s.addr, "addr", dev.DefaultAddr, "gateway: address of the API and the console")
+	originFlag(cmd, &s.origins, "gateway: ")
 	f.StringVar(&s.agentsAddr, "agents-addr", "", "gateway: TCP address for what agents ask, by way of hosts' --agents-url")
 	f.StringVar(&s.agentSocket, "agent-socket", "", "gateway, and a host on the same machine: the unix socket that sandboxes reach, in a directory of its own")
 	f.StringVar(&s.hostName, "host", workload.DefaultHost, "workload and host: the host's name")
@@ -93,7 +96,7 @@ func Serve(version string) *cobra.Command {
 type served struct {
 	addr, agentsAddr, agentSocket, healthAddr, version        string
 	hostName, dataDir, sandboxd, isolation, listen, advertise string
-	share, agentsURL                                          []string
+	share, agentsURL, origins                                 []string
 	clusterFile                                               string
 	awaitInstall                                              time.Duration
 	observing                                                 observing
@@ -177,6 +180,9 @@ func (s served) open(ctx context.Context, service string, env *parts.Env, h *hea
 
 // gateway opens what only the gateway needs.
 func (s served) gateway(ctx context.Context, env *parts.Env) error {
+	if err := gateway.CheckOrigins(s.origins); err != nil {
+		return cli.Usage(err)
+	}
 	var lc net.ListenConfig
 	key, err := keyfile.Public(os.Getenv(EnvKeyFile))
 	if err != nil {
@@ -200,7 +206,7 @@ func (s served) gateway(ctx context.Context, env *parts.Env) error {
 	if err != nil {
 		return errors.Join(err, agents.Close())
 	}
-	env.Gateway = parts.Gateway{Listener: l, Agents: agents, TokensFile: os.Getenv(EnvTokensFile), Key: key}
+	env.Gateway = parts.Gateway{Listener: l, Agents: agents, Origins: s.origins, TokensFile: os.Getenv(EnvTokensFile), Key: key}
 	return nil
 }
 
@@ -260,7 +266,8 @@ func Install(o *cli.Options) *cobra.Command {
 		Use: "install", Short: "Make the streams and consumers on NATS and the schema in Postgres; safe to repeat", Args: cobra.NoArgs,
 		Long: "Makes what services find made: streams, consumers and the log's first message, as the NATS user installer\n" +
 			"(HOLDFAST_NATS_URL, HOLDFAST_NATS_PASSWORD_INSTALLER), the schema in HOLDFAST_POSTGRES_URL, and with\n" +
-			"--key-file the key for sandboxes where there is none. What is there already stays.",
+			"--key-file the key for sandboxes where there is none. What is there already stays, but that streams are given\n" +
+			"more room where --log-max-bytes is more than they have.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, log := cmd.Context(), plainLogger(cmd.ErrOrStderr())
 			nc, err := connectNATS(ctx, broker.UserInstaller, log)
@@ -272,7 +279,9 @@ func Install(o *cli.Options) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			genesis, err := install.RunWith(ctx, js, install.Options{Replicas: replicas, LogMaxBytes: logBytes})
+			genesis, err := install.RunWith(ctx, js, install.Options{
+				Replicas: replicas, LogMaxBytes: logBytes, Logger: slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil)),
+			})
 			if err != nil {
 				return err
 			}
@@ -291,7 +300,7 @@ func Install(o *cli.Options) *cobra.Command {
 	}
 	cmd.Flags().IntVar(&replicas, "replicas", 1, "of the streams; 3 on a cluster")
 	cmd.Flags().Int64Var(&logBytes, "log-max-bytes", 0, "what the log, and the contents beside it, may take each on a server's disk: at 85 % of it only what\n"+
-		"ends something is accepted. Given to streams that are made; 0 is no limit")
+		"ends something is accepted. Streams that are there are given more, never less; 0 is no limit for new ones")
 	cmd.Flags().StringVar(&key, "key-file", "", "make the key for sandboxes here, with its public half beside it (.pub)")
 	return cmd
 }

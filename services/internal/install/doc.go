@@ -3,8 +3,9 @@
 // first message, its genesis. It runs as NATS user installer, whose rights no
 // service has ('holdfast install'; dev does it itself).
 //
-// [Run] can be repeated: what is there is verified and left alone. It first looks
-// at everything and changes nothing when anything is wrong:
+// [Run] can be repeated: what is there is verified and left alone, but for a limit of
+// EVENTS' and BLOBS' bytes, which is raised where more is asked for. It first looks at
+// everything and changes nothing when anything is wrong:
 //
 //   - a stream, consumer or bucket that is there and configured otherwise is a
 //     [*DifferentError], which lists each difference;

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -20,14 +21,17 @@ type Options struct {
 	OutputMaxAge time.Duration
 	// OutputMaxBytes is how much OUTPUT keeps; 0 means 1 GiB. The server reserves it.
 	OutputMaxBytes int64
-	// LogMaxBytes is how much EVENTS and BLOBS may hold, each, where they are made; 0 is
-	// no limit. Streams that are there keep the limit that somebody gave them. The server
-	// reserves it, and the brake needs one: package brake.
+	// LogMaxBytes is how much EVENTS and BLOBS may hold, each; 0 is no limit. Streams that
+	// are there with a lower limit are given this one, and keep a higher, or none. The
+	// server reserves it, and the brake needs one: package brake.
 	LogMaxBytes int64
 	// RedeliverAfter is how long a message that a reactor holds may go without a sign
 	// of life before another gets it, the first, second and later times; empty means
 	// 10 s, 30 s, 1 min.
 	RedeliverAfter []time.Duration
+	// Logger is told of each limit that is raised, or that isn't as asked for; nil is
+	// nobody.
+	Logger *slog.Logger
 }
 
 // Limits of what is installed.
@@ -46,7 +50,8 @@ const (
 
 func (o Options) validate() (Options, error) {
 	if o.Replicas < 0 || o.Replicas > 5 || o.OutputMaxAge < 0 || o.OutputMaxBytes < 0 || o.LogMaxBytes < 0 {
-		return o, fmt.Errorf("install: replicas are 1 to 5 and limits not negative: %+v", o)
+		return o, fmt.Errorf("install: replicas are 1 to 5 and limits not negative: %d replicas, output %s and %d bytes, log %d bytes",
+			o.Replicas, o.OutputMaxAge, o.OutputMaxBytes, o.LogMaxBytes)
 	}
 	if o.Replicas == 0 {
 		o.Replicas = 1
@@ -59,6 +64,9 @@ func (o Options) validate() (Options, error) {
 	}
 	if len(o.RedeliverAfter) == 0 {
 		o.RedeliverAfter = []time.Duration{10 * time.Second, 30 * time.Second, time.Minute}
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	return o, nil
 }
@@ -85,7 +93,11 @@ func RunWith(ctx context.Context, js jetstream.JetStream, opts Options) (eventlo
 			return eventlog.Genesis{}, fmt.Errorf("install %s: %w", m.what, err)
 		}
 	}
-	return in.genesis(ctx)
+	genesis, err := in.genesis(ctx)
+	if err != nil {
+		return eventlog.Genesis{}, err
+	}
+	return genesis, in.raise(ctx)
 }
 
 // Check looks whether it is installed so, changes nothing, and names what is missing.
@@ -127,12 +139,9 @@ func (in installation) verify(ctx context.Context) ([]part, error) {
 	if err := in.verifyGenesis(ctx); err != nil {
 		return nil, err
 	}
-	parts := []part{
-		in.stream(in.eventsConfig(), in.opts.LogMaxBytes),
-		in.stream(in.blobsConfig(), in.opts.LogMaxBytes),
-		in.stream(in.outputConfig(), 0),
-		in.stream(in.transitConfig(), 0),
-		in.stream(in.parkedConfig(), 0),
+	var parts []part
+	for _, p := range in.streams() {
+		parts = append(parts, in.stream(p))
 	}
 	for _, service := range Reacting() {
 		parts = append(parts, in.consumer(in.consumerConfig(service)))
@@ -155,26 +164,32 @@ func (in installation) verify(ctx context.Context) ([]part, error) {
 	return missing, nil
 }
 
-// stream is a stream as it has to be. One that is made gets a limit of bytes, where one
-// is given, that one which is there needs not have.
-func (in installation) stream(want jetstream.StreamConfig, limit int64) part {
+// streams are all streams, in the order in which to make them.
+func (in installation) streams() []planned {
+	return []planned{
+		{want: in.eventsConfig(), limit: in.opts.LogMaxBytes},
+		{want: in.blobsConfig(), limit: in.opts.LogMaxBytes},
+		{want: in.outputConfig()},
+		{want: in.transitConfig()},
+		{want: in.parkedConfig()},
+	}
+}
+
+func (in installation) stream(p planned) part {
 	return part{
-		what: "stream " + want.Name,
+		what: "stream " + p.want.Name,
 		look: func(ctx context.Context) ([]Difference, error) {
-			s, err := in.js.Stream(ctx, want.Name)
+			s, err := in.js.Stream(ctx, p.want.Name)
 			if errors.Is(err, jetstream.ErrStreamNotFound) {
 				return nil, errMissing
 			}
 			if err != nil {
 				return nil, err
 			}
-			return compareStream(want, s.CachedInfo().Config), nil
+			return compareStream(p.want, s.CachedInfo().Config), nil
 		},
 		create: func(ctx context.Context) error {
-			if limit > 0 {
-				want.MaxBytes = limit
-			}
-			_, err := in.js.CreateStream(ctx, want)
+			_, err := in.js.CreateStream(ctx, p.made())
 			return err
 		},
 	}

@@ -270,32 +270,3 @@ func TestOptionsAreChecked(t *testing.T) {
 		}
 	}
 }
-
-// A limit of the log is given to the streams that are made; what is there keeps its own.
-func TestLogMaxBytes(t *testing.T) {
-	t.Parallel()
-	js := empty(t)
-	limits := func() (found [2]int64) {
-		t.Helper()
-		for i, name := range []string{events.StreamEvents, events.StreamBlobs} {
-			s, err := js.Stream(t.Context(), name)
-			if err != nil {
-				t.Fatal(err)
-			}
-			found[i] = s.CachedInfo().Config.MaxBytes
-		}
-		return found
-	}
-	const limit = 64 << 20
-	for _, again := range []int64{limit, 2 * limit, 0} {
-		if _, err := install.RunWith(t.Context(), js, install.Options{LogMaxBytes: again}); err != nil {
-			t.Fatal(err)
-		}
-		if got := limits(); got != [2]int64{limit, limit} {
-			t.Errorf("after a run with %d the limits are %d", again, got)
-		}
-	}
-	if _, err := install.RunWith(t.Context(), js, install.Options{LogMaxBytes: -1}); err == nil {
-		t.Error("a negative limit was taken")
-	}
-}
