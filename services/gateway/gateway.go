@@ -68,9 +68,9 @@ type Config struct {
 	// Listener is the public one, AgentListener that of agents: TCP or unix. Run
 	// closes them.
 	Listener, AgentListener net.Listener
-	// Origins are what browsers call this server, exactly: scheme, host and port. The
-	// default is the public listener's own address, where that is on loopback under
-	// all its names.
+	// Origins are what browsers call this server: scheme, host and port, such as
+	// "https://holdfast.example.com". The default is the public listener's own address,
+	// where it has one. Who reaches it by way of loopback, whatever the port, needs none.
 	Origins []string
 	// Storage tells whether the log's brake is set, and the fullest measure of its
 	// storage, for readiness; nil says nothing of it.
@@ -142,6 +142,10 @@ func New(cfg Config) (*Gateway, error) {
 	if len(cfg.Origins) == 0 {
 		cfg.Origins = originsOf(cfg.Listener.Addr())
 	}
+	origins, err := auth.NewOrigins(cfg.Origins)
+	if err != nil {
+		return nil, fmt.Errorf("gateway: %w", err)
+	}
 	if cfg.Metrics == nil {
 		cfg.Metrics = prometheus.NewRegistry()
 	}
@@ -155,7 +159,7 @@ func New(cfg Config) (*Gateway, error) {
 	}
 	g := &Gateway{
 		cfg: cfg, tokens: tokens,
-		auth: auth.New(auth.Config{Tokens: tokens, Origins: cfg.Origins, Now: cfg.Now}),
+		auth: auth.New(auth.Config{Tokens: tokens, Origins: origins, Now: cfg.Now}),
 	}
 	g.live = live.New(live.Config{Log: cfg.Log, Epoch: cfg.Epoch, Copy: cfg.Views})
 	problems := edge.Problems{Logger: cfg.Logger}
@@ -166,7 +170,7 @@ func New(cfg Config) (*Gateway, error) {
 	})
 	if g.hub, err = hub.New(hub.Config{
 		Log: cfg.Log, Epoch: cfg.Epoch, Output: cfg.Output, Copy: cfg.Views, History: hub.Projected(cfg.Views), Sessions: g.live,
-		Commands: operations, Admit: g.auth.Admit, Origins: cfg.Origins, Fail: problems.Write, Logger: cfg.Logger, Now: cfg.Now,
+		Commands: operations, Admit: g.auth.Admit, Origins: origins, Fail: problems.Write, Logger: cfg.Logger, Now: cfg.Now,
 		Metrics: cfg.Metrics, Seen: func(m events.Message) { g.live.Seen(m); g.invoke.Seen(m) },
 	}); err != nil {
 		return nil, fmt.Errorf("gateway: %w", err)
@@ -248,19 +252,18 @@ func (g *Gateway) server(h http.Handler) *http.Server {
 	}
 }
 
-// originsOf are the names by which a browser on this machine reaches an address.
+// CheckOrigins says what is wrong with a Config's Origins, for who wants to know it
+// before anything is opened.
+func CheckOrigins(origins []string) error {
+	_, err := auth.NewOrigins(origins)
+	return err
+}
+
+// originsOf is what browsers call an address: nothing where it is every address.
 func originsOf(addr net.Addr) []string {
 	tcp, ok := addr.(*net.TCPAddr)
-	if !ok {
+	if !ok || tcp.IP.IsUnspecified() {
 		return nil
 	}
-	hosts := []string{tcp.IP.String()}
-	if tcp.IP.IsLoopback() || tcp.IP.IsUnspecified() {
-		hosts = []string{"127.0.0.1", "localhost", "::1"}
-	}
-	origins := make([]string, len(hosts))
-	for i, h := range hosts {
-		origins[i] = "http://" + net.JoinHostPort(h, strconv.Itoa(tcp.Port))
-	}
-	return origins
+	return []string{"http://" + net.JoinHostPort(tcp.IP.String(), strconv.Itoa(tcp.Port))}
 }

@@ -33,6 +33,8 @@ const DefaultAddr = "127.0.0.1:7070"
 type Config struct {
 	// Addr to serve on, host:port; ":0" for any free port.
 	Addr string
+	// Origins are what browsers call it; see gateway.Config.
+	Origins []string
 	// DataDir holds everything; made where it isn't there.
 	DataDir string
 	// Reset starts with an empty log.
@@ -260,7 +262,7 @@ func (p *Program) startServices(ctx context.Context, g ground) error {
 			Ready: func() { close(hosting) },
 		},
 		Gateway: parts.Gateway{
-			Listener: g.listener, Agents: g.agents, TokensFile: g.tokens, Key: public,
+			Listener: g.listener, Agents: g.agents, Origins: p.cfg.Origins, TokensFile: g.tokens, Key: public,
 			Made: func(gw *gateway.Gateway) { made <- gw },
 		},
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"github.com/holdfast-io/holdfast/services/gateway"
 	"github.com/holdfast-io/holdfast/services/holdfast/cli"
 	"github.com/holdfast-io/holdfast/services/holdfast/dev"
 	"github.com/holdfast-io/holdfast/services/internal/postgres"
@@ -33,6 +34,9 @@ func Dev(o *cli.Options, version string) *cobra.Command {
 			if !slices.Contains([]string{"namespaces", "gvisor", "none"}, cfg.Isolation) {
 				return cli.Usage(fmt.Errorf("isolation %q: use namespaces, gvisor or none", cfg.Isolation))
 			}
+			if err := gateway.CheckOrigins(cfg.Origins); err != nil {
+				return cli.Usage(err)
+			}
 			cfg.PostgresURL = os.Getenv(postgres.EnvURL)
 			if cfg.Logger, err = look.logger(cmd.ErrOrStderr(), slog.LevelWarn); err != nil {
 				return err
@@ -47,6 +51,7 @@ func Dev(o *cli.Options, version string) *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.StringVar(&cfg.Addr, "addr", dev.DefaultAddr, "address of the API and the console")
+	originFlag(cmd, &cfg.Origins, "")
 	f.BoolVar(&cfg.Reset, "reset", false, "start with an empty log (tokens stay)")
 	f.StringVar(&cfg.Isolation, "isolation", "namespaces", "of sandboxes: namespaces, gvisor (with runsc in the PATH), or none (agents run as plain processes)")
 	cli.Words(cmd, "isolation", "namespaces", "gvisor", "none")

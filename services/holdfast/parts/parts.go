@@ -92,6 +92,8 @@ func NewMetrics(version string) *Metrics {
 type Gateway struct {
 	// Listener is for people, Agents for what asks from sandboxes.
 	Listener, Agents net.Listener
+	// Origins are what browsers call the gateway; see gateway.Config.
+	Origins []string
 	// TokensFile holds the people's tokens.
 	TokensFile string
 	// Key verifies what sandboxes present: the public half of Env.Key.
@@ -338,8 +340,9 @@ func (e Env) RunGateway(ctx context.Context) error {
 	g, err := gateway.New(gateway.Config{ //nolint:contextcheck // it starts nothing; what Run starts ends with ctx
 		Metrics: registry,
 		NC:      b.nc, Log: b.log, Output: b.output, Epoch: b.epoch, Views: b.reader, TokensFile: e.Gateway.TokensFile,
-		Storage: b.brake.State, SandboxKey: e.Gateway.Key, Listener: e.Gateway.Listener, AgentListener: e.Gateway.Agents, Console: console.Files(),
-		Logger: e.Logger.With("service", "gateway"),
+		Storage: b.brake.State, SandboxKey: e.Gateway.Key, Listener: e.Gateway.Listener, AgentListener: e.Gateway.Agents, Origins: e.Gateway.Origins,
+		Console: console.Files(),
+		Logger:  e.Logger.With("service", "gateway"),
 	})
 	if err != nil {
 		return err

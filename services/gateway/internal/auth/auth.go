@@ -18,9 +18,8 @@ const TenantHeader = "Holdfast-Tenant"
 type Config struct {
 	// Tokens are required.
 	Tokens *Tokens
-	// Origins are what browsers call this server, exactly as they send it:
-	// "http://127.0.0.1:7070". At least one.
-	Origins []string
+	// Origins are where a browser may act from, besides its own machine.
+	Origins Origins
 	// Now defaults to time.Now.
 	Now func() time.Time
 }
@@ -29,16 +28,15 @@ type Config struct {
 type Auth struct {
 	tokens  *Tokens
 	logins  *Logins
-	origins []string
+	origins Origins
 }
 
-// New makes an Auth. Cookies are for https alone where all origins are.
+// New makes an Auth.
 func New(cfg Config) *Auth {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	secure := len(cfg.Origins) > 0 && !slices.ContainsFunc(cfg.Origins, func(o string) bool { return !strings.HasPrefix(o, "https://") })
-	return &Auth{tokens: cfg.Tokens, logins: NewLogins(cfg.Now, secure), origins: cfg.Origins}
+	return &Auth{tokens: cfg.Tokens, logins: NewLogins(cfg.Now), origins: cfg.Origins}
 }
 
 // NewCode makes a one-time code that logs a browser in as the person of that
@@ -115,15 +113,15 @@ func (a *Auth) authenticate(op *apispec.Operation, r *http.Request) (Principal, 
 // checkOrigin refuses a request from another origin. Without the header it is
 // refused only where that is required: programs don't send one.
 func (a *Auth) checkOrigin(op *apispec.Operation, r *http.Request, required bool) error {
-	origin := r.Header.Get("Origin")
-	if !required && (origin == "" || op.ID != socketOperation) || slices.Contains(a.origins, origin) {
+	if !required && (r.Header.Get("Origin") == "" || op.ID != socketOperation) {
 		return nil
 	}
-	return problem.New(api.CodeOriginRefused, "A browser may do this only from this server's own pages.")
+	return a.origins.Check(r)
 }
 
-// Login exchanges a code or a token for a cookie. Exactly one of them is set.
-func (a *Auth) Login(code, token string) (Principal, *http.Cookie, error) {
+// Login exchanges a code or a token for a cookie. Exactly one of them is set. The
+// cookie is for https alone where the request's Origin says that the browser came by it.
+func (a *Auth) Login(r *http.Request, code, token string) (Principal, *http.Cookie, error) {
 	who, ok := a.tokens.Lookup(token)
 	if code != "" {
 		var name string
@@ -138,7 +136,7 @@ func (a *Auth) Login(code, token string) (Principal, *http.Cookie, error) {
 		return Principal{}, nil, unauthenticated("The code or token is not valid, or was used before.")
 	}
 	who.Via = ViaCookie
-	return who, a.logins.Begin(who.Name), nil
+	return who, a.logins.Begin(who.Name, secure(r)), nil
 }
 
 // Logout ends the login of the request's cookie, if it has one, and gives the
@@ -148,7 +146,7 @@ func (a *Auth) Logout(r *http.Request) *http.Cookie {
 	if cookie, err := r.Cookie(CookieName); err == nil {
 		value = cookie.Value
 	}
-	return a.logins.End(value)
+	return a.logins.End(value, secure(r))
 }
 
 // Bearer takes the token out of an Authorization header.

@@ -33,9 +33,26 @@ func tokens(t *testing.T, entries ...tokenfile.Entry) *Tokens {
 	return tokens
 }
 
+func named(t *testing.T, origins ...string) Origins {
+	t.Helper()
+	o, err := NewOrigins(origins)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+// from is a login's request by a page of that origin.
+func from(t *testing.T, origin string) *http.Request {
+	t.Helper()
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/v1/login", nil)
+	r.Header.Set("Origin", origin)
+	return r
+}
+
 func alices(t *testing.T, now func() time.Time) *Auth {
 	t.Helper()
-	return New(Config{Origins: []string{origin}, Now: now, Tokens: tokens(t, tokenfile.Entry{
+	return New(Config{Origins: named(t, origin), Now: now, Tokens: tokens(t, tokenfile.Entry{
 		Name: "alice", Token: secret, Roles: []api.Role{"developer"}, Tenants: []string{"default", "other"},
 	})})
 }
@@ -52,7 +69,7 @@ func operation(t *testing.T, id string) *apispec.Operation {
 func TestAdmit(t *testing.T) {
 	t.Parallel()
 	a := alices(t, nil)
-	_, login, err := a.Login("", secret)
+	_, login, err := a.Login(from(t, origin), "", secret)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -119,15 +136,15 @@ func TestLoginsEnd(t *testing.T) {
 	a := alices(t, func() time.Time { return now })
 	late := a.NewCode("alice")
 	stranger := a.NewCode("somebody else")
-	_, cookie, err := a.Login(a.NewCode("alice"), "")
+	_, cookie, err := a.Login(from(t, origin), a.NewCode("alice"), "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := a.Login(stranger, ""); codeOf(err) != api.CodeUnauthenticated {
+	if _, _, err := a.Login(from(t, origin), stranger, ""); codeOf(err) != api.CodeUnauthenticated {
 		t.Errorf("a code of nobody: %v", err)
 	}
 	now = now.Add(CodeLifetime)
-	if _, _, err := a.Login(late, ""); codeOf(err) != api.CodeUnauthenticated {
+	if _, _, err := a.Login(from(t, origin), late, ""); codeOf(err) != api.CodeUnauthenticated {
 		t.Errorf("a code that is over: %v", err)
 	}
 	if _, ok := a.logins.Lookup(cookie.Value); !ok {
@@ -141,7 +158,7 @@ func TestLoginsEnd(t *testing.T) {
 
 func TestLoginsAreBounded(t *testing.T) {
 	t.Parallel()
-	l := NewLogins(time.Now, false)
+	l := NewLogins(time.Now)
 	first := l.NewCode("first")
 	for range maxCodes + 10 {
 		l.NewCode("somebody")
@@ -154,11 +171,24 @@ func TestLoginsAreBounded(t *testing.T) {
 	}
 }
 
+// A cookie that was given over https stays there; the same gateway may be reached by
+// http, too, by way of loopback.
 func TestCookie(t *testing.T) {
 	t.Parallel()
-	c := NewLogins(time.Now, false).Begin("alice")
-	if !c.HttpOnly || c.Secure || c.SameSite != http.SameSiteStrictMode || c.Path != "/" || len(c.Value) < 32 || c.Domain != "" {
-		t.Errorf("%+v", c)
+	a := alices(t, nil)
+	for origin, secure := range map[string]bool{origin: true, "http://127.0.0.1:8080": false} {
+		r := from(t, origin)
+		_, c, err := a.Login(r, "", secret)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !c.HttpOnly || c.Secure != secure || c.SameSite != http.SameSiteStrictMode || c.Path != "/" || len(c.Value) < 32 || c.Domain != "" {
+			t.Errorf("from %s: %+v", origin, c)
+		}
+		r.AddCookie(c)
+		if gone := a.Logout(r); gone.Secure != secure || gone.MaxAge >= 0 || gone.Value != "" {
+			t.Errorf("from %s: taken back by %+v", origin, gone)
+		}
 	}
 }
 

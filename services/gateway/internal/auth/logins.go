@@ -22,12 +22,10 @@ const (
 )
 
 // Logins are the browsers that are logged in and the codes that wait to be
-// used. They live in memory: after a restart people log in again. Only names are
-// kept, so that whoever is taken out of the tokens file is out at once.
+// used. They live in memory: after a restart people log in again, and of several
+// gateways each knows its own. Only names are kept, so that whoever is taken out of the tokens file is out at once.
 type Logins struct {
 	now func() time.Time
-	// secure marks cookies for https alone.
-	secure bool
 
 	mu     sync.Mutex
 	logins map[[sha256.Size]byte]pass
@@ -40,12 +38,9 @@ type pass struct {
 	until time.Time
 }
 
-// NewLogins makes an empty Logins. secure says that browsers come by https.
-func NewLogins(now func() time.Time, secure bool) *Logins {
-	return &Logins{
-		now: now, secure: secure,
-		logins: map[[sha256.Size]byte]pass{}, codes: map[[sha256.Size]byte]pass{},
-	}
+// NewLogins makes an empty Logins.
+func NewLogins(now func() time.Time) *Logins {
+	return &Logins{now: now, logins: map[[sha256.Size]byte]pass{}, codes: map[[sha256.Size]byte]pass{}}
 }
 
 // NewCode makes a code that logs in as name, once.
@@ -64,18 +59,18 @@ func (l *Logins) Redeem(code string) (name string, ok bool) {
 	return p.name, ok && l.now().Before(p.until)
 }
 
-// Begin logs a browser in and gives its cookie.
-func (l *Logins) Begin(name string) *http.Cookie {
-	return l.cookie(l.put(l.logins, name, LoginLifetime, maxLogins), int(LoginLifetime/time.Second))
+// Begin logs a browser in and gives its cookie; secure says that it came by https.
+func (l *Logins) Begin(name string, secure bool) *http.Cookie {
+	return cookie(l.put(l.logins, name, LoginLifetime, maxLogins), int(LoginLifetime/time.Second), secure)
 }
 
 // End logs the browser out that has this cookie, and gives the cookie that takes
 // it back. A value that is no login's changes nothing.
-func (l *Logins) End(value string) *http.Cookie {
+func (l *Logins) End(value string, secure bool) *http.Cookie {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.logins, sha256.Sum256([]byte(value)))
-	return l.cookie("", -1)
+	return cookie("", -1, secure)
 }
 
 // Lookup gives who is logged in under a cookie's value.
@@ -86,10 +81,10 @@ func (l *Logins) Lookup(value string) (name string, ok bool) {
 	return p.name, ok && l.now().Before(p.until)
 }
 
-func (l *Logins) cookie(value string, maxAge int) *http.Cookie {
-	return &http.Cookie{ //nolint:gosec // Secure where browsers come by https; dev serves http on loopback
+func cookie(value string, maxAge int, secure bool) *http.Cookie {
+	return &http.Cookie{ //nolint:gosec // Secure where the browser came by https; dev serves http on loopback
 		Name: CookieName, Value: value, Path: "/", MaxAge: maxAge,
-		HttpOnly: true, Secure: l.secure, SameSite: http.SameSiteStrictMode,
+		HttpOnly: true, Secure: secure, SameSite: http.SameSiteStrictMode,
 	}
 }
 

@@ -5,8 +5,8 @@
 //
 // A bearer token is a person's (tokenfile). A browser exchanges one, or the
 // one-time code that dev prints, for a cookie. A cookie is only as good as its
-// exact Origin on everything that writes and on sockets: SameSite keeps other
-// sites out, but another port of the same host is the same site.
+// exact Origin (Origins) on everything that writes and on sockets: SameSite keeps
+// other sites out, but another port of the same host is the same site.
 //
 // Tokens are never taken from a query string: those end up in logs.
 package auth

@@ -36,8 +36,8 @@ type Config struct {
 	// Admit says again who a WebSocket's request is from, and whether an operation
 	// is still allowed: auth.Auth's. Required for ServeWebSocket.
 	Admit func(op *apispec.Operation, r *http.Request) (auth.Principal, error)
-	// Origins are the exact origins from which a browser may open a socket.
-	Origins []string
+	// Origins are where a browser may open a socket from, besides its own machine.
+	Origins auth.Origins
 	// Fail writes an error as the answer of a stream that hasn't begun. Required.
 	Fail func(w http.ResponseWriter, r *http.Request, err error)
 	// Seen is called with every message of EVENTS, in order, by one goroutine; may

@@ -72,9 +72,13 @@ func newWorld(t testing.TB, change func(*Config)) *world {
 
 func startWorld(t testing.TB, log eventlog.Log, out output.Stream, change func(*Config)) *world {
 	t.Helper()
+	origins, err := auth.NewOrigins([]string{testOrigin})
+	if err != nil {
+		t.Fatal(err)
+	}
 	w := &world{log: log, out: out, prev: map[string]written{}}
 	w.cfg = Config{
-		Log: log, Epoch: testEpoch, Output: out, Sessions: newStore(log), Origins: []string{testOrigin},
+		Log: log, Epoch: testEpoch, Output: out, Sessions: newStore(log), Origins: origins,
 		Metrics: prometheus.NewPedanticRegistry(), Commands: w, Admit: w.admit, Logger: slog.New(slog.DiscardHandler), Heartbeat: time.Minute,
 		Fail: func(w http.ResponseWriter, _ *http.Request, err error) { _ = problem.From(err).API().Write(w) },
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -103,11 +102,10 @@ func (h *Hub) ServeWebSocket(w http.ResponseWriter, r *http.Request, who auth.Pr
 }
 
 func (h *Hub) checkOrigin(r *http.Request, who auth.Principal) error {
-	origin := r.Header.Get("Origin")
-	if origin == "" && who.Via == auth.ViaBearer || slices.Contains(h.cfg.Origins, origin) {
+	if r.Header.Get("Origin") == "" && who.Via == auth.ViaBearer {
 		return nil
 	}
-	return problem.New(api.CodeOriginRefused, "A browser may do this only from this server's own pages.")
+	return h.cfg.Origins.Check(r)
 }
 
 // read handles requests until the connection ends, and gives why it should.

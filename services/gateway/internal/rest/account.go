@@ -34,7 +34,7 @@ func (a *API) Login(ctx context.Context, req apiserver.LoginRequestObject) (apis
 	if err := a.logins.Allow(addressOf(requestOf(ctx))); err != nil {
 		return nil, err
 	}
-	who, cookie, err := a.cfg.Auth.Login(req.Body.Code, req.Body.Token)
+	who, cookie, err := a.cfg.Auth.Login(requestOf(ctx), req.Body.Code, req.Body.Token)
 	if err != nil {
 		return nil, err
 	}
