@@ -83,7 +83,8 @@ func grantsOf(u User) grants {
 	case UserInstaller:
 		g.publish = []string{
 			events.SubjectGenesis, "$JS.API.>", "$JS.ACK.>", "$JS.FC.>", "$KV." + install.BucketParked + ".>",
-			"$SRV.>", // doctor asks who is there
+			"$JS.SNAPSHOT.>", // a backup's flow, and what a restore sends
+			"$SRV.>",         // doctor asks who is there
 		}
 	}
 	g.subscribe = append(g.subscribe, inbox(u)+".>")

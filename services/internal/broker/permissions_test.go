@@ -86,6 +86,8 @@ var attempts = []struct {
 	{"$JS.API.STREAM.DELETE.NONE", only(broker.UserInstaller)},
 	{"$JS.API.STREAM.SNAPSHOT.NONE", only(broker.UserInstaller)},
 	{"$JS.API.STREAM.RESTORE.NONE", only(broker.UserInstaller)},
+	{"$JS.SNAPSHOT.ACK.EVENTS.x.128.1", only(broker.UserInstaller)},
+	{"$JS.SNAPSHOT.RESTORE.EVENTS.x", only(broker.UserInstaller)},
 	{"$JS.API.CONSUMER.DURABLE.CREATE.EVENTS.mine", only(broker.UserInstaller)},
 	{"$JS.API.CONSUMER.CREATE.EVENTS", only(broker.UserInstaller)},
 	{"$JS.API.CONSUMER.CREATE.EVENTS.session", only(broker.UserInstaller)},
