@@ -75,3 +75,15 @@ gateway,policy,projector,runner,session,workload
 {{- define "holdfast.postgres.tryout" -}}
 {{- if not .Values.postgres.existingSecret }}yes{{ end -}}
 {{- end -}}
+
+{{- /* What browsers call the console, comma separated. */ -}}
+{{- define "holdfast.origins" -}}
+{{- if .Values.gateway.origins -}}
+{{- join "," .Values.gateway.origins -}}
+{{- else if .Values.ingress.enabled -}}
+{{- if contains "*" .Values.ingress.host -}}
+{{- fail (printf "ingress.host %s stands for many hosts: say in gateway.origins which of them browsers use" .Values.ingress.host) -}}
+{{- end -}}
+{{- printf "%s://%s" (ternary "https" "http" (not (empty .Values.ingress.tlsSecret))) .Values.ingress.host -}}
+{{- end -}}
+{{- end -}}
