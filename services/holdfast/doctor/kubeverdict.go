@@ -173,7 +173,7 @@ func (k *kube) proven(proven []string) Finding {
 		return fine(name, "sessions are shown as verified with: %s", strings.Join(proven, ", "))
 	}
 	return warning(name, fmt.Sprintf("proven: %s; sessions are shown as verified with: %s", listed(proven), listed(said)),
-		fmt.Sprintf("tell the installation: helm upgrade %s deploy/chart -n %s --reset-then-reuse-values --set 'sandboxes.verified={%s}', and your own file of values if there is one",
+		fmt.Sprintf("tell the installation, in your file of values or by: helm upgrade %s deploy/chart -n %s --reset-then-reuse-values --set 'sandboxes.verified={%s}'",
 			k.file.Instance, k.file.Namespace, strings.Join(proven, ",")))
 }
 
