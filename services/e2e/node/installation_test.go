@@ -105,7 +105,7 @@ func values() map[string]any {
 		"services":  services,
 		"nats": map[string]any{
 			"replicas": 1, "image": map[string]any{"repository": natsImage, "tag": tag, "pullPolicy": "Never"},
-			"storage":   map[string]any{"size": "1Gi"},
+			"storage":   map[string]any{"size": "3Gi"},
 			"resources": map[string]any{"requests": map[string]any{"cpu": "10m", "memory": "64Mi"}},
 		},
 		"install": map[string]any{"logMaxBytes": 268435456},
