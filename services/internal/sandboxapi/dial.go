@@ -31,6 +31,10 @@ func NewTransport(endpoint string) (*http.Transport, *url.URL, error) {
 	return transportBy(dial), &url.URL{Scheme: "http", Host: host}, nil
 }
 
+// dialTimeout is how long a sandbox may take to accept: one on a node that has just died
+// says nothing at all.
+const dialTimeout = 5 * time.Second
+
 // dialFunc makes a connection.
 type dialFunc func(ctx context.Context) (net.Conn, error)
 
@@ -54,7 +58,7 @@ func Dial(ctx context.Context, endpoint string) (net.Conn, error) {
 
 // dialerOf gives how an endpoint is dialled, and the host that requests name.
 func dialerOf(endpoint string) (dial dialFunc, host string, err error) {
-	var dialer net.Dialer
+	dialer := net.Dialer{Timeout: dialTimeout}
 	if path, ok := strings.CutPrefix(endpoint, "unix:"); ok {
 		if !filepath.IsAbs(path) {
 			return nil, "", fmt.Errorf("%w: %q: the path of a socket must be absolute", ErrEndpoint, endpoint)

@@ -77,9 +77,9 @@ func (d *Driver) again(ctx context.Context, c driver.Claim, claim *extensionsv1b
 	was := v.record
 	switch {
 	case v.state == driver.StateSuspended:
-		return d.restart(ctx, c, s, was)
+		return d.restart(ctx, c, claim, s, was)
 	case was == record{}:
-		return d.await(ctx, c, claim.UID, was)
+		return d.await(ctx, c, claim, was)
 	case v.state == driver.StateRunning:
 		return d.handed(c.Ref, s, was, nil), nil
 	}
@@ -99,9 +99,9 @@ func (d *Driver) again(ctx context.Context, c driver.Claim, claim *extensionsv1b
 		if err := d.sleep(ctx, c.Ref, s, c.Intent); err != nil {
 			return driver.Sandbox{}, err
 		}
-		return d.restart(ctx, c, d.sight(keyOf(claim)), was)
+		return d.restart(ctx, c, claim, d.sight(keyOf(claim)), was)
 	}
-	return d.await(ctx, c, claim.UID, was) // agent-sandbox makes another Pod
+	return d.await(ctx, c, claim, was) // agent-sandbox makes another Pod
 }
 
 // admit checks an intent against the newest that is known of the session, and gives

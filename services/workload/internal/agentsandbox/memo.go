@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -20,9 +21,13 @@ import (
 type memo struct {
 	// intent is the newest that was written here.
 	intent uint64
-	// handed is what was handed out here, over what stood on the claim then; zero once
-	// it stands there, or something newer of another process.
-	handed, over record
+	// handed is what was handed out here, and over is what is older: what stood on the claim
+	// then, as the API server had it and as the informer showed it, and what was written
+	// here since. Anything else that stands there is newer, and of another process.
+	handed record
+	over   []record
+	// handedBy is the intent that it was handed out for.
+	handedBy uint64
 	// start is how far a start is; nil for none.
 	start *stopwatch
 	// seen is the incarnation that was seen here, or whose loss the API server confirmed:
@@ -48,7 +53,7 @@ func (ms *memos) of(claim *extensionsv1beta1.SandboxClaim) (memo, record) {
 	m := ms.by[claim.UID]
 	m.intent = max(m.intent, intentOf(claim))
 	written := recordOf(claim)
-	if m.handed == (record{}) || written != m.over {
+	if m.handed == (record{}) || written != (record{}) && !slices.Contains(m.over, written) {
 		return m, written
 	}
 	return m, m.handed
@@ -111,8 +116,11 @@ func (d *Driver) writeDown(ctx context.Context, key types.NamespacedName) error 
 	d.judge(s)
 	ref, ours := d.ours(s.claim)
 	m, was := d.memos.of(s.claim)
-	if !ours || m.handed == (record{}) || was != m.handed {
-		return nil // nothing was handed out here, or something newer elsewhere
+	if !ours || m.releasing || m.handed == (record{}) || was != m.handed {
+		return nil // nothing was handed out here, or something newer elsewhere, or it is to go
+	}
+	if intentOf(s.claim) > m.handedBy {
+		return nil // whoever carries out what is wanted by now says what came of it
 	}
 	if s.claim.Annotations[annVolume] == "true" && was.volume == "" && s.sandbox != nil && s.sandbox.UID == was.sandbox {
 		volume, err := d.keepVolume(ctx, ref, s)
@@ -133,12 +141,23 @@ func (d *Driver) writeDown(ctx context.Context, key types.NamespacedName) error 
 	if err != nil {
 		return err
 	}
-	written, err := d.ext.ExtensionsV1beta1().SandboxClaims(key.Namespace).Patch(ctx, key.Name, types.MergePatchType, patch,
-		metav1.PatchOptions{FieldManager: FieldManager})
+	d.memos.change(s.claim.UID, func(m *memo) {
+		if !slices.Contains(m.over, was) {
+			m.over = append(slices.Clip(m.over), was)
+		}
+	})
+	claims := d.ext.ExtensionsV1beta1().SandboxClaims(key.Namespace)
+	_, err = claims.Patch(ctx, key.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: FieldManager})
+	first := was.volume != "" && recordOf(s.claim).volume == ""
+	gone := apierrors.IsNotFound(err)
+	if first && apierrors.IsConflict(err) { // it may be on its way out since
+		now, getErr := claims.Get(ctx, key.Name, metav1.GetOptions{})
+		gone = apierrors.IsNotFound(getErr) || getErr == nil && (now.UID != s.claim.UID || now.DeletionTimestamp != nil)
+	}
 	switch {
-	case was.volume != "" && (apierrors.IsNotFound(err) || err == nil && written.DeletionTimestamp != nil):
+	case gone && first:
 		return d.takeBack(ctx, key.Namespace, ref.Key(), was.volume) // its Sandbox may be gone as well
-	case apierrors.IsNotFound(err):
+	case gone:
 		return nil
 	case apierrors.IsConflict(err):
 		d.writes.AddAfter(key, conflictAgain) // the informer shows the newer one by then

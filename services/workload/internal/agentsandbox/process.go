@@ -20,8 +20,8 @@ import (
 const (
 	// acquainted is how many incarnations' processes are kept, some 150 bytes each.
 	acquainted = 1 << 14
-	// askers ask warm Pods which process of sandboxd they have, each for askFor at most:
-	// who doesn't answer is asked again when it is bound.
+	// askers ask warm Pods which process of sandboxd they have; whoever is asked has askFor to
+	// answer. A warm one that doesn't is asked again when it is bound.
 	askers = 2
 	askFor = 2 * time.Second
 )
@@ -80,6 +80,8 @@ func (d *Driver) Process(ctx context.Context, ref driver.Ref) (string, error) {
 	if process, ok := d.processes.Get(at.PodUID); ok {
 		return process, nil
 	}
+	ctx, cancel := context.WithTimeout(ctx, askFor)
+	defer cancel()
 	process, err := driver.Process(ctx, at.URL)
 	if err != nil {
 		return "", errors.Join(err, d.hopeless(ref))

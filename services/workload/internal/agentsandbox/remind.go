@@ -24,7 +24,8 @@ func (d *Driver) Remind(ref driver.Ref, sandboxUID, podUID string) {
 	}
 	written := recordOf(s.claim)
 	d.memos.change(s.claim.UID, func(m *memo) {
-		m.handed, m.over = record{types.UID(sandboxUID), podUID, was.volume}, written
+		m.handed, m.over = record{types.UID(sandboxUID), podUID, was.volume}, []record{written}
+		m.handedBy = intentOf(s.claim)
 	})
 	d.writes.Add(key)
 }

@@ -185,6 +185,13 @@ func (d *Driver) remove(ctx context.Context, ref driver.Ref, s sight, intent uin
 		d.memos.change(uid, func(m *memo) { m.releasing = false })
 		return err
 	}
+	if !keep && claim.Annotations[annVolume] != "false" {
+		// They go when the Pod has. Whoever waits for that may give up before, and then
+		// nobody would come back for them.
+		if err := d.removeVolumes(ctx, claim.Namespace, ref.Key()); err != nil {
+			return err
+		}
+	}
 	s, err := d.wait(ctx, keyOf(claim), func(now sight) (bool, error) {
 		return now.claim == nil || now.claim.UID != uid || now.silent(), nil
 	})

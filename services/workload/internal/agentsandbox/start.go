@@ -33,8 +33,14 @@ func (d *Driver) create(ctx context.Context, c driver.Claim, hadVolume bool) (dr
 	}
 	claims := d.ext.ExtensionsV1beta1().SandboxClaims(key.Namespace)
 	claim, err := claims.Create(ctx, newClaim(c, key, pool), metav1.CreateOptions{FieldManager: FieldManager})
-	if apierrors.IsAlreadyExists(err) {
+	switch {
+	case apierrors.IsAlreadyExists(err):
 		return d.madeBefore(ctx, c, key)
+	case apierrors.IsForbidden(err):
+		// A quota is looked at before the name: the place that is missing may be our own claim's.
+		if box, gotErr := d.madeBefore(ctx, c, key); !apierrors.IsNotFound(gotErr) {
+			return box, gotErr
+		}
 	}
 	if err != nil {
 		return driver.Sandbox{}, fmt.Errorf("claim %s: %w", key, refusedCall(err))
@@ -45,7 +51,7 @@ func (d *Driver) create(ctx context.Context, c driver.Claim, hadVolume bool) (dr
 			m.start = &stopwatch{last: begun}
 		}
 	})
-	return d.await(ctx, c, claim.UID, record{})
+	return d.await(ctx, c, claim, record{})
 }
 
 // madeBefore goes on with a claim that another attempt has made, of another process or of
@@ -54,6 +60,9 @@ func (d *Driver) madeBefore(ctx context.Context, c driver.Claim, key types.Names
 	claim, err := d.ext.ExtensionsV1beta1().SandboxClaims(key.Namespace).Get(ctx, key.Name, metav1.GetOptions{})
 	if err == nil {
 		err = d.known(c.Ref, claim)
+	}
+	if err == nil && claim.DeletionTimestamp != nil {
+		err = notRunning(c.Ref, driver.CauseClaimDeleted) // its name is free once it is gone
 	}
 	if err == nil && claim.Annotations[annEpoch] != c.Epoch {
 		err = fmt.Errorf("%w: it is of another epoch of the log", driver.ErrForeign)
@@ -108,11 +117,12 @@ func (d *Driver) wait(ctx context.Context, key types.NamespacedName, done func(s
 // await waits until a claim's Sandbox can be bound, as another incarnation than was, and
 // hands that out. It fails as soon as the cluster knows a cause that waiting won't mend;
 // others are told when ctx ends.
-func (d *Driver) await(ctx context.Context, c driver.Claim, uid types.UID, was record) (driver.Sandbox, error) {
+func (d *Driver) await(ctx context.Context, c driver.Claim, claim *extensionsv1beta1.SandboxClaim, was record) (driver.Sandbox, error) {
 	key, err := d.keyFor(c.Ref)
 	if err != nil {
 		return driver.Sandbox{}, err
 	}
+	uid := claim.UID
 	watch := d.stopwatch(uid)
 	var there, mended bool
 	s, err := d.wait(ctx, key, func(s sight) (bool, error) {
@@ -156,7 +166,10 @@ func (d *Driver) await(ctx context.Context, c driver.Claim, uid types.UID, was r
 	}
 	watch.lap(layerSandbox, time.Now())
 	now := record{s.sandbox.UID, incarnationOf(s.pod()), was.volume}
-	d.memos.change(uid, func(m *memo) { m.handed, m.over, m.start, m.seen = now, recordOf(s.claim), nil, now.incarnation })
+	d.memos.change(uid, func(m *memo) {
+		m.handed, m.over, m.handedBy = now, []record{recordOf(claim), recordOf(s.claim)}, c.Intent
+		m.start, m.seen = nil, now.incarnation
+	})
 	if c.Runtime.HasVolume {
 		d.writes.Add(key) // the session isn't ready before its volume is its own
 	} else {
@@ -210,7 +223,9 @@ func (d *Driver) stopwatch(claim types.UID) *stopwatch {
 }
 
 // restart starts a new incarnation of a Sandbox that was suspended.
-func (d *Driver) restart(ctx context.Context, c driver.Claim, s sight, was record) (driver.Sandbox, error) {
+func (d *Driver) restart(
+	ctx context.Context, c driver.Claim, claim *extensionsv1beta1.SandboxClaim, s sight, was record,
+) (driver.Sandbox, error) {
 	if err := d.volumeThere(ctx, s, was); err != nil {
 		return driver.Sandbox{}, err
 	}
@@ -221,7 +236,7 @@ func (d *Driver) restart(ctx context.Context, c driver.Claim, s sight, was recor
 	if err := d.mode(ctx, c.Ref, s.sandbox, agentsv1beta1.SandboxOperatingModeRunning, c.Intent, was.incarnation); err != nil {
 		return driver.Sandbox{}, err
 	}
-	return d.await(ctx, c, s.claim.UID, was)
+	return d.await(ctx, c, claim, was)
 }
 
 // Explain says what a start waits for, with what the cluster last warned of.

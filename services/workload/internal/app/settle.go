@@ -87,6 +87,7 @@ func (a *App) act(ctx context.Context, w want) (again bool, err error) {
 	case decider.Resume:
 		return true, a.resume(ctx, w)
 	case decider.Suspend:
+		a.remind(w)
 		err := a.awhile(ctx, func(ctx context.Context) error { return a.driver.Suspend(ctx, w.ref, w.intent) })
 		if errors.Is(err, driver.ErrNotFound) {
 			return true, a.lost(ctx, w.ref, w.podUID, err.Error(), a.keeps(ctx, w))
@@ -201,15 +202,21 @@ func (a *App) claim(ctx context.Context, w want) error {
 	step := func() error {
 		return a.step(ctx, w.ref.Tenant, w.ref.Session, "claim", decider.Claimed(claimed))
 	}
-	if a.cfg.Reviewer == nil {
+	if a.cfg.Reviewer == nil || w.action != decider.Claim {
 		return step()
 	}
 	// A Pod's bind goes by the gateway and has its token reviewed: meanwhile its claim is
 	// written down, without which it is granted nothing.
 	var stepped error
 	var writing sync.WaitGroup
-	writing.Go(func() { stepped = step() })
-	took, health, err := a.prepare(ctx, w, box.PodUID)
+	preparing, enough := context.WithCancel(ctx)
+	defer enough()
+	writing.Go(func() {
+		if stepped = step(); stepped != nil {
+			enough()
+		}
+	})
+	took, health, err := a.prepare(preparing, w, box.PodUID)
 	writing.Wait()
 	if stepped != nil || isGone(err) { // where it is gone, the next look claims it again
 		return stepped
@@ -452,6 +459,13 @@ func (a *App) overstayed(ctx context.Context, w want) error {
 	if !ok {
 		return nil
 	}
+	switch at, err := a.whereIs(ctx, w); {
+	case isGone(err), err == nil && at.PodUID != w.podUID:
+		a.requeue.Enqueue(reactor.Key{Tenant: w.ref.Tenant, Session: w.ref.Session}) // a loss, and told as one
+		return nil
+	case err != nil:
+		return err // it isn't known whether it may stay
+	}
 	cause := d.Leaving(w.ref)
 	if cause == "" {
 		return a.stayed(ctx, w.ref, w.podUID)
@@ -468,10 +482,16 @@ func (a *App) stayed(ctx context.Context, ref driver.Ref, podUID string) error {
 
 // whereIs locates a sandbox that is ready in the log.
 func (a *App) whereIs(ctx context.Context, w want) (driver.Endpoint, error) {
+	a.remind(w)
+	return a.driver.Locate(ctx, w.ref)
+}
+
+// remind tells the driver which sandbox the log has: whoever it was handed to may have died
+// before that was written down.
+func (a *App) remind(w want) {
 	if d, ok := a.driver.(driver.Reminded); ok {
 		d.Remind(w.ref, w.claimed.SandboxUID, w.podUID)
 	}
-	return a.driver.Locate(ctx, w.ref)
 }
 
 // lost appends that an incarnation is gone; kept says whether its files are still

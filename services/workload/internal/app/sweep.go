@@ -56,7 +56,8 @@ func (a *App) compare(ctx context.Context, f driver.Found) error {
 	if f.Generation <= s.workload.Generation && s.workload.Status == session.WorkloadReleased {
 		err := a.awhile(ctx, func(ctx context.Context) error { return a.driver.Release(ctx, f.Ref, s.intent, s.keep) })
 		if errors.Is(err, errTurn) {
-			return nil // the next sweep sees whether it went
+			a.requeue.Enqueue(reactor.Key{Tenant: f.Tenant, Session: f.Session})
+			return nil
 		}
 		return err
 	}
@@ -71,16 +72,18 @@ func (a *App) compare(ctx context.Context, f driver.Found) error {
 // which another replica carried out: no intent of the session's stood there any more that
 // could have refused it. What whoever created it doesn't live to see, the sweep does.
 func (a *App) late(ctx context.Context, w want) error {
-	if _, resumable := a.driver.(driver.Explainer); !resumable || w.claimed.Status != session.WorkloadReleased {
+	d, resumable := a.driver.(driver.Explainer)
+	if !resumable || w.claimed.Status != session.WorkloadReleased {
 		return nil
 	}
-	_, err := a.driver.Locate(ctx, w.ref)
-	if err == nil || errors.Is(err, driver.ErrNotRunning) {
-		a.cfg.Logger.LogAttrs(ctx, slog.LevelInfo, "a sandbox that came after its session's release is removed",
-			slog.String("session", w.ref.Session), slog.Uint64("generation", w.ref.Generation))
-		return a.awhile(ctx, func(ctx context.Context) error { return a.letGo(ctx, w, w.keep) })
+	a.forsake(ctx, w.ref.Tenant, w.runtime.Name) // whoever appended the release may have died before
+	// Also one that is on its way out: the release isn't over before all is gone.
+	if d.Explain(ctx, w.ref) == nil {
+		return nil
 	}
-	return nil
+	a.cfg.Logger.LogAttrs(ctx, slog.LevelInfo, "a sandbox that came after its session's release is to go",
+		slog.String("session", w.ref.Session), slog.Uint64("generation", w.ref.Generation))
+	return a.awhile(ctx, func(ctx context.Context) error { return a.letGo(ctx, w, w.keep) })
 }
 
 // logged is what the log knows of a session whose sandbox exists.

@@ -22,8 +22,13 @@ type unhurried struct {
 	looks map[string]int
 }
 
-// Explain implements driver.Explainer.
-func (*unhurried) Explain(context.Context, driver.Ref) *driver.StartError { return nil }
+// Explain implements driver.Explainer: of what is there, going or not.
+func (c *unhurried) Explain(_ context.Context, ref driver.Ref) *driver.StartError {
+	if c.boxes[ref] == nil {
+		return nil
+	}
+	return &driver.StartError{Cause: driver.CauseSlow}
+}
 
 // wait waits for as long as the caller does, if it is to.
 func (c *unhurried) wait(ctx context.Context, method string) error {
@@ -173,12 +178,14 @@ func (c *tardy) Claim(ctx context.Context, claim driver.Claim) (driver.Sandbox, 
 // already, which found nothing: what it made is removed, whether it was waited for or not.
 func TestLateCreateIsUndone(t *testing.T) {
 	t.Parallel()
-	for name, looks := range map[string]int{"waited for": 0, "not waited for": 1} {
+	for name, looks := range map[string]map[string]int{
+		"waited for": {}, "not waited for": {"Claim": 1}, "slow to go": {"Release": 3},
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t)
-				d := &tardy{&unhurried{w.driver, map[string]int{"Claim": looks}}, sync.OnceFunc(func() {
+				d := &tardy{&unhurried{w.driver, looks}, sync.OnceFunc(func() {
 					w.append(session.Terminated{})
 					w.append(session.Released{Generation: 1})
 				})}

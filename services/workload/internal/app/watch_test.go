@@ -430,6 +430,9 @@ func TestReadyWhereItCannotStay(t *testing.T) {
 	}
 }
 
+// unsaid stands for a place of which the driver can't say anything now.
+const unsaid = "unsaid"
+
 // What is in use where it can't stay has its grace, and then it is lost for that reason;
 // where it may stay by then, it does.
 func TestOverstayed(t *testing.T) {
@@ -443,6 +446,7 @@ func TestOverstayed(t *testing.T) {
 		"over":          {given.Terms.DrainGrace.D(), driver.CauseCordoned, session.WorkloadLost},
 		"over, evicted": {given.Terms.DrainGrace.D(), driver.CauseEvicted, session.WorkloadLost},
 		"it may stay":   {given.Terms.DrainGrace.D(), "", session.WorkloadReady},
+		"nobody knows":  {given.Terms.DrainGrace.D(), unsaid, session.WorkloadReady},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -454,7 +458,11 @@ func TestOverstayed(t *testing.T) {
 			w.append(session.RunStarted{RunID: "r-1", Generation: 1, PodUID: w.state().Workload.PodUID, Requester: "alice"})
 			d.why = tc.why
 			w.now = w.now.Add(tc.later)
-			if err := w.app.Due(t.Context(), key.Tenant, key.Session, session.Deadline{Kind: session.DeadlineDrain}); err != nil {
+			if tc.why == unsaid {
+				w.driver.fail("Locate", 1, driver.ErrUnreachable)
+			}
+			err := w.app.Due(t.Context(), key.Tenant, key.Session, session.Deadline{Kind: session.DeadlineDrain})
+			if unsure := errors.Is(err, driver.ErrUnreachable); unsure != (tc.why == unsaid) || err != nil && !unsure {
 				t.Fatal(err)
 			}
 			s := w.state().Workload
