@@ -1,7 +1,10 @@
 package cli_test
 
 import (
+	"context"
+	"errors"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -10,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/holdfast-io/holdfast/api"
+	"github.com/holdfast-io/holdfast/api/apiclient"
 	"github.com/holdfast-io/holdfast/projections"
 	"github.com/holdfast-io/holdfast/services/e2e/harness"
 )
@@ -19,12 +23,13 @@ import (
 func TestDev(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
-	p.begin()
+	p.begin("--origin", site)
 	says(t, p.dev.Said(),
 		"starts on "+p.dir, "✓ NATS JetStream", "✓ Postgres", "✓ services", "ready in ",
 		"http://"+p.addr+"/#code=", harness.Isolation(), "shell", filepath.Join(p.dir, "tokens.yaml"), "demo --data-dir "+p.dir)
 
 	t.Run("tokens", func(t *testing.T) { tokens(t, p.in(t)) })
+	t.Run("a browser behind a proxy", func(t *testing.T) { signIn(t, p.in(t)) })
 	t.Run("a second dev", func(t *testing.T) {
 		said := p.in(t).run(1, "dev", "--addr", "127.0.0.1:0")
 		says(t, said, "process "+strconv.Itoa(p.dev.PID()), p.dir, "--data-dir")
@@ -84,6 +89,31 @@ func TestDev(t *testing.T) {
 		t.Errorf("SIGTERM: exit %d: %s", code, p.dev.Said())
 	}
 	p.nothingRuns()
+}
+
+// site is what a dev is told that browsers call it.
+const site = "https://holdfast.example.com"
+
+// A dev takes browsers from where its flag says, and from nowhere else.
+func signIn(t *testing.T, p *place) {
+	client, err := apiclient.New(apiclient.Config{URL: "http://" + p.addr})
+	if err != nil {
+		t.Fatal(err)
+	}
+	token := strings.TrimSpace(p.run(0, "token", "alice"))
+	from := func(origin string) (*apiclient.LoginResponse, error) {
+		return client.LoginWithResponse(harness.Context(t), api.Login{Token: token}, func(_ context.Context, req *http.Request) error {
+			req.Header.Set("Origin", origin)
+			return nil
+		})
+	}
+	if r, err := from(site); err != nil || !strings.Contains(r.HTTPResponse.Header.Get("Set-Cookie"), "; Secure") {
+		t.Errorf("from where it was told: %v, %v", r, err)
+	}
+	_, err = from("https://elsewhere.example.com")
+	if refused, ok := errors.AsType[*api.Error](err); !ok || refused.Problem.Code != api.CodeOriginRefused {
+		t.Errorf("from elsewhere: %v", err)
+	}
 }
 
 func tokens(t *testing.T, p *place) {

@@ -173,11 +173,15 @@ func (in *installation) keyOf(user broker.User) string {
 	return in.key() + keyfile.PublicSuffix
 }
 
+// site is what the gateways are told that browsers call them.
+const site = "https://holdfast.example.com"
+
 // env is what a process of a NATS user is given: no other's password.
 func (in *installation) env(user broker.User) []string {
 	return []string{
 		"HOLDFAST_NATS_URL=" + in.broker.URL(), broker.PasswordVariable(user) + "=" + in.broker.Password(user),
 		"HOLDFAST_POSTGRES_URL=" + in.dsn, "HOLDFAST_KEY_FILE=" + in.keyOf(user), "HOLDFAST_TOKENS_FILE=" + in.tokens(),
+		"HOLDFAST_ORIGINS=" + site,
 	}
 }
 

@@ -1,12 +1,16 @@
 package processes_test
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 
 	"github.com/holdfast-io/holdfast/api"
+	"github.com/holdfast-io/holdfast/api/apiclient"
 	"github.com/holdfast-io/holdfast/services/e2e/harness"
 )
 
@@ -16,8 +20,26 @@ func TestProcesses(t *testing.T) {
 	t.Parallel()
 	in := install(t, 1)
 	defer in.close()
+	t.Run("a browser", func(t *testing.T) { signIn(t, in) })
 	t.Run("the demo", func(t *testing.T) { demo(t, in) })
 	t.Run("a runner that dies", func(t *testing.T) { takenOver(t, in) })
+}
+
+// A gateway takes browsers from where its environment says, and from nowhere else.
+func signIn(t *testing.T, in *installation) {
+	from := func(origin string) (*apiclient.LoginResponse, error) {
+		return in.as("alice").LoginWithResponse(harness.Context(t), api.Login{Token: in.token("alice")}, func(_ context.Context, req *http.Request) error {
+			req.Header.Set("Origin", origin)
+			return nil
+		})
+	}
+	if r, err := from(site); err != nil || !strings.Contains(r.HTTPResponse.Header.Get("Set-Cookie"), "; Secure") {
+		t.Errorf("from where it was told: %v, %v", r, err)
+	}
+	_, err := from("https://elsewhere.example.com")
+	if refused, ok := errors.AsType[*api.Error](err); !ok || refused.Problem.Code != api.CodeOriginRefused {
+		t.Errorf("from elsewhere: %v", err)
+	}
 }
 
 func demo(t *testing.T, in *installation) {
