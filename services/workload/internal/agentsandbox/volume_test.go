@@ -2,6 +2,7 @@ package agentsandbox
 
 import (
 	"log/slog"
+	"maps"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -20,13 +21,16 @@ import (
 func TestVolumeOfWhatWentIsTakenBack(t *testing.T) {
 	t.Parallel()
 	ref := driver.Ref{Tenant: "default", Session: "s-1", Generation: 1}
-	for name, left := range map[string]bool{"nobody left it": false, "left on purpose": true} {
+	for name, c := range map[string]struct {
+		kept, before bool // left on purpose; the session's since before, with its files
+		left         bool
+	}{"nobody left it": {}, "left on purpose": {kept: true, left: true}, "it has files": {before: true, left: true}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			volume := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{
 				Name: "workspace-x", Namespace: "ns", UID: "u-volume", Labels: sessionLabels(ref.Key()), Annotations: map[string]string{},
 			}}
-			if left {
+			if c.kept {
 				volume.Annotations[annKept] = "1"
 			}
 			kube := kubefake.NewClientset(volume)
@@ -43,12 +47,18 @@ func TestVolumeOfWhatWentIsTakenBack(t *testing.T) {
 			claim := newClaim(driver.Claim{Ref: ref, Intent: 1, Epoch: "e", Runtime: driver.RuntimeSpec{Name: "default.coder", Revision: 1, HasVolume: true}}, at, "pool")
 			claim.UID = "u-claim"
 			claim.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: FieldManager, Operation: metav1.ManagedFieldsOperationUpdate}}
+			before := record{"u-box", "u-pod-before", volume.UID}
+			if c.before {
+				maps.Copy(claim.Annotations, before.annotations(claim.UID))
+			}
 			must(t, s.claims.GetStore().Add(claim))
-			d.memos.change(claim.UID, func(m *memo) { m.handed, m.seen = record{"u-box", "u-pod", volume.UID}, "u-pod" })
+			d.memos.change(claim.UID, func(m *memo) {
+				m.handed, m.handedBy, m.over, m.seen = record{"u-box", "u-pod", volume.UID}, 1, []record{before}, "u-pod"
+			})
 
 			must(t, d.writeDown(t.Context(), at)) // the claim isn't there any more, its Sandbox isn't shown
 			_, err = kube.CoreV1().PersistentVolumeClaims("ns").Get(t.Context(), volume.Name, metav1.GetOptions{})
-			if there := !apierrors.IsNotFound(err); there != left {
+			if there := !apierrors.IsNotFound(err); there != c.left {
 				t.Errorf("the volume is there: %t", there)
 			}
 		})
