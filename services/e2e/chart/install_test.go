@@ -10,6 +10,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -114,6 +115,31 @@ func TestInstallUpgradeUninstall(t *testing.T) {
 	for key, value := range c.secrets(t, own) {
 		if !bytes.Equal(before[key], value) {
 			t.Errorf("installed again it doesn't know the secret %s any more", key)
+		}
+	}
+}
+
+// Where the disks of one server are, also of an installation that was removed, three are
+// refused: each would join a cluster that knows nothing of the log, and remove it.
+func TestAnotherNumberOfServersIsRefused(t *testing.T) {
+	c := apiServer(t)
+	const own, name = "holdfast-disks", "disks"
+	c.ensureNamespace(t, own, nil)
+	if err := c.Create(t.Context(), &corev1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{Namespace: own, Name: "data-disks-holdfast-nats-0"},
+		Spec: corev1.PersistentVolumeClaimSpec{
+			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+			Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("20Gi")}},
+		},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	access := kubeconfig(t, c.Config())
+	for replicas, refused := range map[string]bool{"1": false, "3": true, "5": true} {
+		_, err := helm(t, access, "install", name, filepath.Join(root, "deploy/chart"), "--dry-run=server", "--namespace", own,
+			"--set", "tenants[0].name=disks,tenants[0].namespace=disks-tenant,tenants[0].create=true,nats.replicas="+replicas)
+		if (err != nil) != refused || refused && !strings.Contains(err.Error(), "nats.replicas") {
+			t.Errorf("%s servers: %v", replicas, err)
 		}
 	}
 }
