@@ -124,7 +124,7 @@ func streams(ctx context.Context, url string) []Finding {
 func replicas(info *jetstream.StreamInfo) Finding {
 	const name = "nats.replicas"
 	if info.Config.Replicas < 3 || info.Cluster == nil {
-		return warning(name, fmt.Sprintf("EVENTS has %d replica: a lost disk is a lost log", info.Config.Replicas), "in production use three NATS servers and 'holdfast install --replicas 3'")
+		return warning(name, fmt.Sprintf("EVENTS has %d replica: a lost disk is a lost log", info.Config.Replicas), "in production use three NATS servers, from the start, and 'holdfast install --replicas 3': one that has a log and joins others removes it (docs/operations.md)")
 	}
 	var behind []string
 	for _, r := range info.Cluster.Replicas {

@@ -93,11 +93,10 @@ func RunWith(ctx context.Context, js jetstream.JetStream, opts Options) (eventlo
 			return eventlog.Genesis{}, fmt.Errorf("install %s: %w", m.what, err)
 		}
 	}
-	genesis, err := in.genesis(ctx)
-	if err != nil {
+	if err := in.raise(ctx); err != nil {
 		return eventlog.Genesis{}, err
 	}
-	return genesis, in.raise(ctx)
+	return in.genesis(ctx)
 }
 
 // Check looks whether it is installed so, changes nothing, and names what is missing.
