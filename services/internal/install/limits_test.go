@@ -120,7 +120,7 @@ func TestReserved(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := int64(info.ReservedStore); got != want { //nolint:gosec // far less
+	if got := int64(info.ReservedStore); got != want {
 		t.Errorf("%d bytes are reserved, and %d were said to be", got, want)
 	}
 	if _, err := (install.Options{LogMaxBytes: -1}).Reserved(); err == nil {
