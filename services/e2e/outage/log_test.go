@@ -26,7 +26,8 @@ import (
 // onAddr serves on an address that the test knows before the program is ready.
 func onAddr(t *testing.T) (addr string, _ harness.Option) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	// Not at 127.0.0.1, whose ports those who call take as well while nobody listens.
+	l, err := net.Listen("tcp", "127.0.0.2:0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,6 +59,11 @@ func refusesToStart(t *testing.T, h *harness.Holdfast, addr, why string) {
 	go func() { started <- h.BeginIn(ctx) }()
 	var parts []api.Part
 	harness.Eventually(t, "a part says why it isn't ready: "+why, func() bool {
+		select {
+		case err := <-started:
+			t.Fatalf("it ended, and was to say why it isn't ready: %v", err)
+		default:
+		}
 		r, err := c.ReadyzWithResponse(harness.Context(t))
 		var said api.Readiness
 		if err != nil || r.StatusCode() != http.StatusServiceUnavailable || json.Unmarshal(r.Body, &said) != nil {

@@ -157,7 +157,7 @@ func TestFileSize(t *testing.T) {
 func TestReserve(t *testing.T) {
 	for what, script := range map[string]string{
 		"written":         fill,
-		"only allocated":  "i=0; while fallocate -l 4m fill-$i; do i=$((i+1)); done; sleep 1000",
+		"only allocated":  "i=0; while fallocate -l 4m fill-$i; do i=$((i+1)); sleep 0.01; done; sleep 1000",
 		"mapped unlinked": "exec 3>x; rm x; head -c 300m /dev/zero >&3; exec 3>y; rm y; head -c 300m /dev/zero >&3; sleep 1000",
 	} {
 		t.Run(what, func(t *testing.T) {
