@@ -50,7 +50,9 @@ func TestSpeed(t *testing.T) {
 	fmt.Fprintln(b.out, "what\tHoldfast\tbare claim\tratio (least–most of rounds)\tadded")
 	b.creates()
 	b.firstInstruction()
+	b.must(b.out.Flush())
 	b.openLoop()
+	b.must(b.out.Flush())
 	b.kept()
 	b.flush()
 }
@@ -118,6 +120,7 @@ func (b *bench) creates() {
 			total, kinds := b.calls.each(b.rounds * at.in1Round * at.once)
 			fmt.Fprintf(b.out, "calls of the API server a session, %s\t%.1f\t2\t\t\n", name, total)
 			b.notes = append(b.notes, fmt.Sprintf("calls a session, %s: %s", name, kinds))
+			b.must(b.out.Flush()) // it takes twenty minutes: what is known is shown
 			b.end(holder.ID)
 			b.remove(runtime)
 		}
