@@ -3,7 +3,6 @@ package replay_test
 import (
 	"encoding/json"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -12,6 +11,7 @@ import (
 	"github.com/holdfast-io/holdfast/events"
 	"github.com/holdfast-io/holdfast/services/e2e/harness"
 	"github.com/holdfast-io/holdfast/services/internal/broker"
+	"github.com/holdfast-io/holdfast/services/internal/broker/brokertest"
 )
 
 // TestOutputThatIsLate has NATS deliver no output for a while, as when the stream's leader
@@ -93,27 +93,5 @@ func pauseOutput(t *testing.T, h *harness.Holdfast) (resume func()) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	stream, err := js.Stream(h.Context(), events.StreamOutput)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var readers []string
-	names := stream.ConsumerNames(h.Context())
-	for name := range names.Name() {
-		if _, err := js.PauseConsumer(h.Context(), events.StreamOutput, name, time.Now().Add(time.Hour)); err != nil {
-			t.Fatal(err)
-		}
-		readers = append(readers, name)
-	}
-	if err := names.Err(); err != nil || len(readers) == 0 {
-		t.Fatalf("%d readers of the output: %v", len(readers), err)
-	}
-	return func() {
-		t.Helper()
-		for _, reader := range readers {
-			if _, err := js.ResumeConsumer(h.Context(), events.StreamOutput, reader); err != nil {
-				t.Error(err)
-			}
-		}
-	}
+	return brokertest.Pause(t, js, events.StreamOutput)
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/holdfast-io/holdfast/migrations/pgtest"
 	"github.com/holdfast-io/holdfast/projections"
 	"github.com/holdfast-io/holdfast/services/internal/broker"
+	"github.com/holdfast-io/holdfast/services/internal/broker/brokertest"
 	"github.com/holdfast-io/holdfast/services/internal/install"
 )
 
@@ -148,7 +149,7 @@ func TestLateOutputOnRealStreams(t *testing.T) {
 	w.say(t, id, "r-1", 1, 2, 3)
 	r := w.open(t, "/v1/sessions/"+id+"/stream", "")
 	r.until("history", at(3, 1))
-	readers := pauseOutput(t, js)
+	resume := brokertest.Pause(t, js, events.StreamOutput)
 	w.say(t, id, "r-1", 3, 3, 3)
 	last := w.say(t, id, "r-1", 4, 5, 3)
 	w.append(t, testTenant, id, session.RunFinished{RunID: "r-1", LastK: 5, Outcome: "success"})
@@ -156,33 +157,9 @@ func TestLateOutputOnRealStreams(t *testing.T) {
 	if err := w.hub.awaitEvents(t.Context(), seq); err != nil {
 		t.Fatal(err)
 	}
-	for _, reader := range readers {
-		if _, err := js.ResumeConsumer(t.Context(), events.StreamOutput, reader); err != nil {
-			t.Error(err)
-		}
-	}
+	resume()
 	const want = "r-1:3-3 r-1:4-5 n4 n5"
 	wantWords(t, "live", r.until("all", at(5, last)), want)
 	replay := w.open(t, "/v1/sessions/"+id+"/replay?speed=0", "").until("end", func(f api.Frame) bool { return word(f) == "end" })
 	wantWords(t, "replay", replay, "replay n1 n2 n3 r-1:1-2 "+want+" end")
-}
-
-// pauseOutput pauses whoever reads OUTPUT, and gives their names.
-func pauseOutput(t *testing.T, js jetstream.JetStream) (readers []string) {
-	t.Helper()
-	stream, err := js.Stream(t.Context(), events.StreamOutput)
-	if err != nil {
-		t.Fatal(err)
-	}
-	names := stream.ConsumerNames(t.Context())
-	for name := range names.Name() {
-		if _, err := js.PauseConsumer(t.Context(), events.StreamOutput, name, time.Now().Add(time.Hour)); err != nil {
-			t.Fatal(err)
-		}
-		readers = append(readers, name)
-	}
-	if err := names.Err(); err != nil || len(readers) == 0 {
-		t.Fatalf("%d readers of the output: %v", len(readers), err)
-	}
-	return readers
 }
