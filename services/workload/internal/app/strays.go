@@ -3,6 +3,8 @@ package app
 import (
 	"context"
 	"errors"
+	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -113,9 +115,14 @@ func (a *App) recordOutcomes(
 			payloads[i] = sweep.Failed{Stray: sweep.Stray(o.StrayName), Detail: o.Detail}
 		}
 	}
-	return a.sweeps.Execute(ctx, subject, eventlog.Command{
+	at, err := a.sweeps.Execute(ctx, subject, eventlog.Command{
 		ID: events.RandomID(events.PrefixCommand), Actor: system, Cause: req.CommandID, Trace: req.Trace,
 	}, say(payloads))
+	if err != nil { // nothing else would tell any more
+		a.cfg.Logger.LogAttrs(ctx, slog.LevelError, "what came of strays that were to be removed is not in the audit log",
+			slog.String("subject", subject), slog.Any("outcomes", slices.Collect(maps.Values(outcomes))), slog.Any("error", err))
+	}
+	return at, err
 }
 
 // say decides on payloads, whatever was said before.
