@@ -99,7 +99,7 @@ test-slow: ## Run the slow suites: agents, bad days, the bench, the console, iso
 	go test -p 1 -timeout $(FAULT_TIMEOUT) -run '$(or $(RUN),TestManyOpenSessions|TestLongSession|TestOutput|TestMegabytes|TestTheLimit)' ./services/e2e/baddays ./services/e2e/isolation ./services/e2e/large
 
 .PHONY: test-kube
-test-kube: ## Run what needs Kubernetes against a real API server (docs/kubernetes.md)
+test-kube: ## Run what needs Kubernetes against a real API server (docs/kubernetes-tests.md)
 	@scripts/prereq.sh linux go cc postgres
 	assets=$$(scripts/kube.sh --path) && helm=$$(scripts/tool.sh --path helm) && \
 		KUBEBUILDER_ASSETS=$$assets HOLDFAST_HELM=$$helm HOLDFAST_REQUIRE_KUBE=1 \

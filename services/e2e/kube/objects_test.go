@@ -17,7 +17,7 @@ import (
 	"github.com/holdfast-io/holdfast/services/e2e/harness"
 )
 
-// What Holdfast writes on its objects; see docs/kubernetes.md.
+// What Holdfast writes on its objects; see docs/kubernetes-sessions.md.
 const (
 	labelRuntime = "holdfast.dev/runtime"
 	noteSession  = "holdfast.dev/session"
